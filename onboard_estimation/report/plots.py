@@ -231,7 +231,8 @@ def charts_figure(title: str, columns: Sequence[Charts], result: EvaluationResul
                 place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.95)}
                 axes.legend(ncols=4, fontsize=7.0, handlelength=1.0, columnspacing=0.8, **place)
         if group.charts:
-            panels[len(group.charts) - 1].set_xlabel("time since the first estimate (s)")
+            since = "" if result is None else " since the first estimate"
+            panels[len(group.charts) - 1].set_xlabel(f"time{since} (s)")
             figure.align_ylabels(panels)
         else:
             say(panels[0], "no truth: nothing to judge")

@@ -13,8 +13,8 @@ recorded.
 What the recordings do not determine, or what takes up something that is no drag (friction, the harness), is kept as
 configured, and the others are fitted with it (`fit_determined`).
 
-Intervals are at 95 %, from a sandwich covariance with Newey and West's kernel, for low-passed residuals are correlated
-in time. They tell the scatter from noise, not what the model leaves out.
+Intervals are at 95 %, from a sandwich covariance by overlapping blocks, for low-passed residuals are correlated in
+time. They tell the scatter from noise, not what the model leaves out.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from scipy.optimize import least_squares, lsq_linear
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.soundness.delay_fit import long_run_variance
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain, DragTerms, balance, predicted_rates, wheel_jacobians
 
@@ -44,7 +45,7 @@ FARTHEST = 10.0
 
 _SMALLEST = 1e-6  # lower bound of a wheel's coefficient, in its usual size
 _ROUNDS = 3  # of estimating the residuals' covariance and the coefficients in turn
-_LEAST_WIDTH = 25.0  # samples, five periods of the cut-off: noise of a position, differentiated, is anticorrelated
+_BLOCKS = 25.0, 100.0  # samples, from five periods of the cut-off: noise of a position, differentiated, anticorrelates
 _LEAST_EXPLAINED = 0.5  # of the variance of measured forces: less is not thrust
 _LOST = 1e-10  # singular values below this share of the largest: a direction without any information
 _SHARE_NAMED = 0.3  # of the direction that is determined worst
@@ -321,7 +322,8 @@ def _with_intervals(
     information = np.einsum("kap,kaq->pq", relative, relative)
     scores = np.einsum("kap,ka->kp", relative, residual)
     bread, lost = _inverse(information)
-    spread = bread @ long_run_covariance([run.steps for run in problem.runs], scores, bread) @ bread
+    steps = [run.steps for run in problem.runs]
+    spread = bread @ long_run_covariance(steps, scores, problem.runs[0].step_s) @ bread
     dof = max(residual.size - len(values), 1) / residual.size
     covariance = np.zeros((len(values), len(values)))
     squares = np.outer(sizes, sizes)
@@ -418,46 +420,14 @@ def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: DragTerms) -> Non
         raise UserError(f"all stretches of motion are shorter than 10 instants: {names}")
 
 
-def long_run_covariance(steps: Sequence[NDArray[np.int64]], scores: Matrix, bread: Matrix) -> Matrix:
-    """Covariance (p, p) of the sum of the scores, which are correlated in time.
-
-    Newey and West (1987), Bartlett's kernel; its width after Andrews (1991), "Heteroskedasticity and autocorrelation
-    consistent covariance matrix estimation", eq. 6.2 and 6.4, first-order autoregressions.
-
-    Parameters
-    ----------
-    steps
-        One array a run, K elements in all: numbers of the regular steps, increasing; gaps are gaps in the numbers.
-    scores
-        (K, p): each instant's share of the gradient.
-    bread
-        (p, p) inverse of the information: the width is chosen for the coefficients, not for the scores.
-    """
-    stops = np.cumsum([len(run) for run in steps])
-    regular = []
-    for run, part in zip(steps, np.split(scores, stops[:-1]), strict=True):
-        placed = np.zeros((int(run[-1] - run[0]) + 1, scores.shape[1]))
-        placed[run - run[0]] = part  # zero in gaps
-        regular.append(placed)
-    longest = len(scores) / len(steps) / 4.0
-    width = min(max(_andrews_width([part @ bread for part in regular], len(scores)), _LEAST_WIDTH), longest)
-    out = scores.T @ scores
-    for lag in range(1, int(width) + 1):
-        for part in regular:
-            if lag < len(part):
-                cross = part[lag:].T @ part[:-lag]
-                out = out + (1.0 - lag / (width + 1.0)) * (cross + cross.T)
+def long_run_covariance(steps: Sequence[NDArray[np.int64]], scores: Matrix, step_s: float) -> Matrix:
+    """Covariance (p, p) of the sum of the scores (K, p), correlated in time, of runs with K instants in all."""
+    blocks_s = [step_s * samples for samples in _BLOCKS]
+    out = np.zeros((scores.shape[1], scores.shape[1]))
+    for run, part in zip(steps, np.split(scores, np.cumsum([len(run) for run in steps])[:-1]), strict=True):
+        if len(run):
+            out += long_run_variance(step_s * run.astype(np.float64), part, blocks_s)
     return out
-
-
-def _andrews_width(influences: Sequence[Matrix], count: int) -> float:
-    """Width of Bartlett's kernel for first-order autoregressions, pooled over coefficients and runs."""
-    lagged = sum((part[1:] * part[:-1]).sum(axis=0) for part in influences)
-    power = sum((part[:-1] ** 2).sum(axis=0) for part in influences)
-    used = np.asarray(power) > 0.0
-    rho = np.clip(np.asarray(lagged)[used] / np.asarray(power)[used], -0.97, 0.97)
-    alpha = np.mean(4.0 * rho**2 / ((1.0 - rho) ** 6 * (1.0 + rho) ** 2)) / np.mean(1.0 / (1.0 - rho) ** 4)
-    return float(1.1447 * (alpha * count) ** (1.0 / 3.0))
 
 
 @dataclass(frozen=True)
@@ -510,7 +480,7 @@ def drag_scale(fit: DragFit, samples: Sequence[Samples]) -> DragScale:
         )
         return DragScale(1.0, 0.0, True, explained, reason)
     scores = (thrust * error).sum(axis=1)[:, None]
-    spread = float(long_run_covariance(kept, scores, np.eye(1))[0, 0])
+    spread = float(long_run_covariance(kept, scores, samples[0].step_s)[0, 0])
     half_width = NORMAL_95 * np.sqrt(spread) / float(np.square(thrust).sum())
     sentence = (
         f"The common scale comes from the wheels' effort in {len(forces)} of {len(samples)} recordings: d_xx u "

@@ -2,7 +2,7 @@
 
 The score is the mean log density of the tip's true places under the filter's own claim, the truth's noise added: a
 proper score, so that errors count, and so does a covariance that is too small or too large for them. Motion capture is
-stamped late; by how much, each run's own estimates tell. The search is the same for both filters.
+stamped late; by how much, each run's wrench tells. The search is the same for both filters.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ from onboard_estimation.pipeline.pipeline import Pipeline
 from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
 from softrobot_estimation.estimators.wrench_filter import WrenchFilter
-from softrobot_estimation.judging.ground_truth import covariances, in_base
+from softrobot_estimation.judging.ground_truth import covariances, in_base, lateness
 from softrobot_estimation.model.configuration import SETTLE_S, SPACE, SoftRobotConfiguration, channels
 from softrobot_estimation.model.description import BASE, TIP
 
-_LATEST_S, _EARLIEST_S, _SHIFT_S = 0.04, -0.01, 0.001
-"""Delays of motion capture that are tried."""
 _LONGEST_GAP_S = 0.05
 _LEAST_FRAMES = 100
 
@@ -118,10 +116,10 @@ class JudgedRun:
     recording: LoadedRecording
     frames_ns: NDArray[np.int64]
     places: Matrix
-    delay_s: float = 0.0
+    delay_s: float
 
     @classmethod
-    def of(cls, name: str, recording: LoadedRecording) -> JudgedRun:
+    def of(cls, configuration: SoftRobotConfiguration, name: str, recording: LoadedRecording) -> JudgedRun:
         """UserError where there is no motion capture of tip and base, or too little of it."""
         tip, base = (recording.tracks.get(body, _NOTHING) for body in (TIP, BASE))
         if len(tip.stamps_ns) < _LEAST_FRAMES or not len(base.stamps_ns):
@@ -129,7 +127,8 @@ class JudgedRun:
                 f"{name}: {len(tip.stamps_ns)} frames of the tip and {len(base.stamps_ns)} of the base; filters are "
                 f"tuned on {_LEAST_FRAMES} or more of the one and any of the other"
             )
-        return cls(name, recording, tip.stamps_ns, in_base(tip.values[:, :3], base.values))
+        delay_s, _ = lateness(configuration, recording.series, recording.tracks)
+        return cls(name, recording, tip.stamps_ns, in_base(tip.values[:, :3], base.values), delay_s)
 
     @cached_property
     def _measurements(self) -> list[Measurement]:
@@ -153,15 +152,12 @@ class JudgedRun:
         estimates = pipeline.run(one for one in self._measurements if begin_ns <= one.stamp_ns <= end_ns)
         return EstimateSeries.of(estimates), pipeline
 
-    def score(
-        self, configuration: SoftRobotConfiguration, record: EstimateSeries, delay_s: float | None = None
-    ) -> Score:
-        """Of estimates, against the frames of their time; `delay_s`: another one than the run's."""
-        delay_s = self.delay_s if delay_s is None else delay_s
+    def score(self, configuration: SoftRobotConfiguration, record: EstimateSeries) -> Score:
+        """Of estimates, against the frames of their time."""
         stamps_ns = record.stamps_ns
         if len(stamps_ns) < 2:
             return Score(-np.inf)
-        at_ns = self.frames_ns - round(delay_s * NANOSECONDS_PER_SECOND)
+        at_ns = self.frames_ns - round(self.delay_s * NANOSECONDS_PER_SECOND)
         first_ns = stamps_ns[0] + round(SETTLE_S * NANOSECONDS_PER_SECOND)
         after = np.clip(np.searchsorted(stamps_ns, at_ns), 1, len(stamps_ns) - 1)
         steps_ns = stamps_ns[after] - stamps_ns[after - 1]
@@ -174,12 +170,6 @@ class JudgedRun:
         errors = (1.0 - share) * means[after - 1] + share * means[after] - self.places[known]
         claimed = (1.0 - share[:, None]) * claims[after - 1] + share[:, None] * claims[after]
         return _score(errors, claimed + covariances(configuration)["position"])
-
-    def with_delay(self, configuration: SoftRobotConfiguration, record: EstimateSeries) -> JudgedRun:
-        """With the delay at which estimates and motion capture agree best."""
-        shifts = np.arange(_EARLIEST_S, _LATEST_S + 0.5 * _SHIFT_S, _SHIFT_S)
-        scores = [self.score(configuration, record, float(shift)).log_density for shift in shifts]
-        return JudgedRun(self.name, self.recording, self.frames_ns, self.places, float(shifts[np.argmax(scores)]))
 
 
 def _score(errors: Matrix, claimed: NDArray[np.float64]) -> Score:
@@ -265,8 +255,6 @@ def tune(
 
     Parameters
     ----------
-    runs
-        With their delays.
     hint
         Parameters by dotted name, to search from where they are better than those of the configuration.
     """

@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.result import Panel, PanelGroup
 from onboard_estimation.contract.trained import IdentificationReport, ReportTable
-from onboard_estimation.report.plots import ESTIMATE, INK, TRUTH, plain, write_figure
+from onboard_estimation.report.plots import write_groups
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.model.grey_box import GreyBox
@@ -31,8 +30,7 @@ from softrobot_estimation.training.identification import (
 )
 from softrobot_estimation.training.identification_runs import Run, mean_tilt_deg, run_from_recording
 
-_ROWS = 8
-_BEFORE, _LEFT_OUT = "#999999", "#F2F2F2"
+_MOST_DRAWN = 6
 LOAD_SHARE = "behaviour.load_share"
 _DIGITS = 5
 _RATIO_ERROR = 0.03
@@ -110,42 +108,6 @@ class FreeRun:
         }
 
 
-def _figure(runs: Sequence[FreeRun], unseen: Mapping[str, Matrix], halved: bool, source: str) -> Figure:
-    """`unseen` are places (G, 3) of the tip, m, with what the other recordings, or the first half, told."""
-    shown, other = runs[:_ROWS], "first half" if halved else "other recordings"
-    figure = Figure(figsize=(13.0, 1.1 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
-    grid = figure.subplots(len(shown), 3, squeeze=False)
-    for row, run in zip(grid, shown, strict=True):
-        errors = run.errors_mm(run.after_m)[1:]
-        for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
-            lines = {
-                "measured by motion capture": (run.measured_m, {"color": TRUTH, "linewidth": 2.4, "alpha": 0.5}),
-                "predicted as configured": (run.before_m, {"color": _BEFORE, "linewidth": 0.8}),
-                "predicted, identified": (run.after_m, {"color": ESTIMATE, "linewidth": 1.0, "linestyle": "--"}),
-            }
-            if run.name in unseen:
-                look = {"color": INK, "linewidth": 1.2, "linestyle": ":"}
-                lines[f"predicted, identified from the {other} alone"] = (unseen[run.name], look)
-            for label, (places, look) in lines.items():
-                axes.plot(run.times_s, 1e3 * places[:, number], label=label, **look)
-            if halved and unseen:
-                axes.axvspan(float(np.mean(run.times_s[[0, -1]])), run.times_s[-1], color=_LEFT_OUT, linewidth=0)
-            seen = 1e3 * run.measured_m[:, number]
-            axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
-            low, high = float(np.nanmin(seen)), float(np.nanmax(seen))
-            margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
-            axes.set_ylim(low - margin, high + margin)
-        row[0].set_ylabel(f"{plain(run.name)}\ntip (mm)")
-    for axes in grid[-1]:
-        axes.set_xlabel("time (s)")
-    more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
-    title = f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone"
-    title += "; shaded: left out of the fit to the first half" if halved and unseen else ""
-    handles = grid[0][0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper left", ncols=4, handlelength=3.0, title=plain(title), alignment="left")
-    return figure
-
-
 @dataclass(frozen=True, eq=False)
 class Identification(IdentificationReport):
     """What the recordings tell of a soft robot.
@@ -210,9 +172,22 @@ class Identification(IdentificationReport):
         }
 
     def draw(self, path: Path) -> None:
-        """The tip in free runs."""
-        unseen = {run.name: free_run(self.without[run.name], run) for run in self.runs if run.name in self.without}
-        write_figure(path, partial(_figure, self.free_runs, unseen, self.halved, self.source))
+        """The tip in free runs, from the middle of where motion capture saw it."""
+        others = f"identified from the {'first half' if self.halved else 'other recordings'} alone"
+        columns = []
+        for run, free in list(zip(self.runs, self.free_runs, strict=True))[:_MOST_DRAWN]:
+            lines = {"motion capture": free.measured_m, "as configured": free.before_m, "identified": free.after_m}
+            if run.name in self.without:
+                lines[others] = free_run(self.without[run.name], run)
+            middle_m = np.nanmedian(free.measured_m, axis=0)
+            notes = [f"identified: {one:.2f} mm RMS" for one in free.errors_mm(free.after_m)[1:]]
+            panels = tuple(
+                Panel(axis, "m", {name: (one - middle_m)[:, number] for name, one in lines.items()}, note=note)
+                for number, (axis, note) in enumerate(zip("xyz", notes, strict=True))
+            )
+            columns.append((run.name, free.times_s, PanelGroup("Tip", panels)))
+        more = f", the first {_MOST_DRAWN} of {len(self.runs)} recordings" if len(self.runs) > _MOST_DRAWN else ""
+        write_groups(path, f"{self.source.upper()} data{more}: tip by pressures alone", columns)
 
 
 def identify(

@@ -19,7 +19,7 @@ from softrobot_estimation.estimators.particle_estimator import LEARNED_WEIGHT, P
 from softrobot_estimation.judging.stiffness_report import stiffness_picture
 from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import coordinates_of_tip
-from softrobot_estimation.training.filter_tuning import SEARCHES, JudgedRun, Score, Search, Tuned, build, tune
+from softrobot_estimation.training.filter_tuning import SEARCHES, JudgedRun, Score, Search, Tuned, judged, tune
 
 Progress = Callable[[float, str], None]
 
@@ -158,14 +158,11 @@ def train(
         A run without motion capture, or one that a filter makes nothing of.
     """
     configuration = configuration.with_parameters({"learning.model": ""})
-    runs = []
-    for name, recording in recordings.items():
-        progress(0.0, f"delay of motion capture in {name}")
-        run = JudgedRun.of(name, recording)
-        record, _ = run.filtered(configuration, build(configuration, "ukf"))
-        if not np.isfinite(run.score(configuration, record).log_density):
-            raise UserError(f"{name}: the filter gave no estimate to judge; look at it with `inspect`")
-        runs.append(run.with_delay(configuration, record))
+    progress(0.0, "delays of motion capture")
+    runs = [JudgedRun.of(configuration, name, recording) for name, recording in recordings.items()]
+    for run in runs:
+        if not np.isfinite(judged(configuration, "ukf", [run]).log_density):
+            raise UserError(f"{run.name}: the filter gave no estimate to judge; look at it with `inspect`")
     # Noise of the wrench and unknown moments are the same for both filters: what one has found, the other starts from.
     tuned = {"ukf": tune(configuration, "ukf", runs, searches["ukf"], progress=_part(progress, 0.05, _UKF_SHARE))}
     learned, path, health = None, np.zeros((0, 3)), dict[str, dict[str, float]]()
@@ -194,7 +191,7 @@ def _learned(
         function, health[run.name] = pipeline.learned, dict(pipeline.health)
         places = record.means[:, SPACE.coordinates("position")]
         paths.append(coordinates_of_tip(estimator.grey_box.segment, places, estimator.grey_box.beyond_m))
-    assert function is not None  # the delays were found with estimates
+    assert function is not None  # all runs have estimates
     return function, np.vstack(paths), health
 
 
