@@ -29,7 +29,6 @@ from onboard_estimation.base.measurement import (
 )
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
-from thruster_chain_estimation.estimators.bias_jumps import NAMES, UNITS, Jump
 from thruster_chain_estimation.estimators.jointed_navigation import (
     ANY_RAD,
     SILENT_S,
@@ -40,6 +39,7 @@ from thruster_chain_estimation.estimators.jointed_navigation import (
     NavigationState,
     Pinned,
 )
+from thruster_chain_estimation.estimators.jumps import NAMES, UNITS, BiasJump
 from thruster_chain_estimation.estimators.loose_links import Closing
 from thruster_chain_estimation.estimators.parameter_filter import (
     WINDOW,
@@ -364,7 +364,7 @@ class RobustEstimator(Estimator[RobustState]):
             out.append(self._jump_notice(tick.jump, tick_s))
         return [Notice(sentence) for sentence in out]
 
-    def _jump_notice(self, jump: Jump, tick_s: float) -> str:
+    def _jump_notice(self, jump: BiasJump, tick_s: float) -> str:
         """Which bias has jumped."""
         sensors = list[str]()
         for number in jump.biases:
