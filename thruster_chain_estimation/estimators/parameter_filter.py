@@ -13,8 +13,7 @@ few seconds with that of one link free again: of the link whose jump explains th
 Where the challenger explains the motion since better, by a likelihood that counts its freedom against it, it takes
 over. With all links free, eight had to explain 20 nats before the first counted. But a draught, or a hand, is no load:
 it pushes whether or not a thruster does, and it ends. The challenger must explain the motion better as well than masses
-that are what they were, with a force on each link that lasts for a while and may begin at any time, and only windows in
-which a thruster pushes count for it.
+that are what they were, with a force on each link that lasts for a while and may begin at any time.
 
 At an end stop a joint passes on a torque that nobody knows: it is a disturbance of both of its links, as large as need
 be, and the others are learned from. One of seven joints is at a stop half of the time.
@@ -35,7 +34,7 @@ from thruster_chain_estimation.estimators.jumps import Corrected, Jumps
 from thruster_chain_estimation.model import parameter_layout as layout
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.inertial_layout import clock_stddev_s
-from thruster_chain_estimation.model.response_kernels import BACKWARD, FORWARD, Given, advance_thrust, expect
+from thruster_chain_estimation.model.response_kernels import Given, advance_thrust, expect
 
 WINDOW = 5
 """Ticks of a measurement: 50 ms, over which the noise of differentiated gyros is small against that of forces."""
@@ -265,11 +264,7 @@ class ParameterFilter:
                 push, likelihood = self._pushed(state.push, seen, disturbed, headings[WINDOW // 2])
                 pushed = max(0.0, state.pushed + likelihood - likelihoods[0])
         (belief, challenger), (ours, other) = beliefs, found
-        # Without a push that stands out of the disturbance, what freed masses explain is the disturbance. Windows are
-        # chosen by the commands, so that the evidence stays a likelihood ratio of what is seen in them.
-        most_n = np.abs(thrust[:, :, [FORWARD, BACKWARD]].sum(axis=2)).max()
-        pushing = most_n > np.sqrt(state.scale) * DISTURBED * self.limit_n
-        evidence, age = state.evidence + pushing * (likelihoods[1] - likelihoods[0]), state.age + 1
+        evidence, age = state.evidence + likelihoods[1] - likelihoods[0], state.age + 1
         jumps = state.jumps.corrected(ours)
         explained = jumps.evidence(self._free)
         best, over = int(explained.argmax()), age >= (RESTART if evidence < PROMISING else LONGEST)
