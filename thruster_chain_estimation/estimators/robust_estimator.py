@@ -64,7 +64,7 @@ from thruster_chain_estimation.model.space import (
 LONGEST_GAP_S = 5.0
 SLOW = 4.2e-5
 """Processor time by that of what is recorded, by the cube of the links: covariances have 16 N + 2 and 14 N + 8 rows.
-Measured of 100 links, 42; of 60 it is 11, of 30 it is 2.5 (one core of a server, 2026)."""
+Measured of 100 links, 42; of 60 it is 11, of 30 it is 2.3 (one core of a server, 2026)."""
 SLOWEST = 30.0
 """At which ten seconds take five minutes."""
 UNSEEN_M_S = 0.5
