@@ -229,7 +229,7 @@ def correction(covariance: Matrix, seen: Seen, share: float = 1.0) -> tuple[Vect
     """Change of the mean (n,) and corrected covariance (n, n); `share` below 1: as of an S so many times larger."""
     whitener = seen.whitener if share == 1.0 else seen.whitener * np.sqrt(share)
     columns = whitener @ seen.spread
-    return columns.T @ (whitener @ seen.value), reduced(covariance, columns)
+    return columns.T @ (whitener @ seen.value), covariance - columns.T @ columns  # which BLAS makes symmetric
 
 
 def corrected(moments: Moments, value: Vector, observation: Matrix, noise: Matrix) -> Moments:
@@ -263,18 +263,3 @@ def spread_by(observation: NDArray[np.float64], covariance: NDArray[np.float64])
                 for c in range(n):
                     spread[row, c] += entry * covariance[column, c]
     return spread
-
-
-@njit(cache=True)
-def reduced(covariance: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P - C^T C (n, n) for C (m, n)."""
-    m, n = columns.shape
-    result = covariance.copy()
-    for row in range(n):
-        for k in range(m):
-            entry = columns[k, row]
-            for c in range(row + 1):
-                result[row, c] -= entry * columns[k, c]
-        for c in range(row):
-            result[c, row] = result[row, c]
-    return result

@@ -14,8 +14,8 @@ from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.filtering.moments import correction, see
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from thruster_chain_estimation.estimators import bias_jumps
 from thruster_chain_estimation.estimators.inertial_kernels import Chain, transform
+from thruster_chain_estimation.estimators.jumps import JUMP, Corrected, Jumps
 from thruster_chain_estimation.estimators.loose_links import anchored, close_joint, pin_lever
 from thruster_chain_estimation.estimators.repeated_readings import Repetitions
 from thruster_chain_estimation.model import inertial_layout as parts
@@ -76,25 +76,25 @@ def test_a_jump_that_is_told_leaves_the_state_of_a_bias_that_was_free_from_its_o
     n, bias = parts.chain_part(count) + parts.CHAIN, parts.LINK + parts.GYRO_BIAS
     entries = np.column_stack([rng.integers(0, n, 60), rng.integers(0, n, 60), 0.1 * rng.normal(size=60)])
     slopes, noise = rng.normal(size=(3, n)), 0.01 * np.eye(3)
-    free = np.diag(np.eye(n)[bias] * bias_jumps.JUMP[0] ** 2)
-    covariances, means, evidence = [np.eye(n), np.eye(n) + free], [np.zeros(n)] * 2, bias_jumps.nothing_jumped(n, count)
+    free = np.diag(np.eye(n)[bias] * JUMP[0] ** 2)
+    covariances, means, jumps = [np.eye(n), np.eye(n) + free], [np.zeros(n)] * 2, Jumps.of(np.array([[bias]]), n)
+    plain = np.eye(n)
+    np.add.at(plain, tuple(entries[:, :2].astype(int).T), entries[:, 2])
     for _ in range(20):
         value = rng.normal(size=3)
-        evidence = evidence._replace(signature=bias_jumps.carried(evidence.signature, entries))
+        jumps = jumps.after(entries)
         for k in range(2):
-            moved = bias_jumps.carried(means[k][:, None], entries)[:, 0]
+            moved = plain @ means[k]
             transform(covariances[k], entries)
             seen = see(covariances[k], value - slopes @ moved, slopes, noise)
             if k == 0:
-                evidence = bias_jumps.seen_more(evidence, slopes, seen, 1.0, used=True)
+                jumps = jumps.corrected(Corrected(slopes, seen))
             change, covariances[k] = correction(covariances[k], seen)
             means[k] = moved + change
-    only = len(bias_jumps.BIASES)  # of the second link's gyro: all others were told of without a doubt
-    fitted = np.where(np.arange(len(evidence.fitted)) == only, evidence.fitted, 0.0)
-    variance = 1.0 / (evidence.information[only] + 1.0 / bias_jumps.JUMP[0] ** 2)
-    signature = evidence.signature[:, only]
-    np.testing.assert_allclose(means[0] + signature * variance * fitted[only], means[1], atol=1e-9)
-    np.testing.assert_allclose(covariances[0] + variance * np.outer(signature, signature), covariances[1], atol=1e-9)
+    variance = 1.0 / (jumps.information[0, 0, 0] + 1.0 / JUMP[0] ** 2)
+    effect = jumps.effect[:, 0, 0]
+    np.testing.assert_allclose(means[0] + effect * variance * jumps.score[0, 0], means[1], atol=1e-9)
+    np.testing.assert_allclose(covariances[0] + variance * np.outer(effect, effect), covariances[1], atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ class Fixed:
 def assert_same(found: Moments, expected: Fixed, filtered: Moments) -> None:
     """In standard deviations of the filter."""
     stddev = np.sqrt(np.diag(filtered.covariance))
-    np.testing.assert_allclose((found.mean - expected.mean) / stddev, 0.0, atol=1e-8)
-    np.testing.assert_allclose((found.covariance - expected.covariance) / np.outer(stddev, stddev), 0.0, atol=1e-8)
+    np.testing.assert_allclose((found.mean - expected.mean) / stddev, 0.0, atol=1e-9)
+    np.testing.assert_allclose((found.covariance - expected.covariance) / np.outer(stddev, stddev), 0.0, atol=1e-9)
 
 
 # The navigation.

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from onboard_estimation.base.configuration import ConfigurationError, load
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
-from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.configuration import PER_LINK, ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import centre_of_mass, link_positions, link_velocities, outline
+from thruster_chain_estimation.robot import ROBOT
 
 
 def test_the_file_is_the_papers_robot() -> None:
@@ -35,6 +37,16 @@ def test_impossible_robots_are_refused_with_their_numbers(changes: dict[str, obj
     with pytest.raises(ConfigurationError) as caught:
         load(ThrusterChainConfiguration, {"chain": changes} if "given" not in changes else {"initial": changes})
     assert any(words in fault for fault in caught.value.faults), caught.value.faults
+
+
+def test_a_chain_too_long_for_robust_is_refused_before_it_is_filtered() -> None:
+    count = 100
+    lists = {name: [getattr(ThrusterChainConfiguration().chain, name)[0]] * count for name in PER_LINK}
+    chain = {**lists, "link_names": [f"link_{link}" for link in range(count)]}
+    long = load(ThrusterChainConfiguration, {"chain": chain, "initial": {"headings_rad": [0.0] * count}})
+    with pytest.raises(UserError, match=r"100 links each second .* 42 s of a processor; take --estimator gyros"):
+        ROBOT.estimator(long, "robust")
+    ROBOT.estimator(long, "gyros")
 
 
 def test_a_thruster_along_its_link_is_said_with_what_it_hides() -> None:

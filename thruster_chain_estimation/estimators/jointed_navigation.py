@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, put, see
-from thruster_chain_estimation.estimators import bias_jumps, loose_links
 from thruster_chain_estimation.estimators import inertial_kernels as kernels
+from thruster_chain_estimation.estimators import jumps as bias_jumps
+from thruster_chain_estimation.estimators import loose_links
 from thruster_chain_estimation.model import inertial_layout as parts
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
@@ -106,7 +107,7 @@ class NavigationState(NamedTuple):
     lost: NDArray[np.bool_]
     blind: NDArray[np.bool_]
     felt: tuple[loose_links.Felt, ...]
-    jumps: bias_jumps.JumpEvidence
+    jumps: bias_jumps.Onsets
     rejected_in_a_row: int = 0
 
 
@@ -136,7 +137,7 @@ class Advanced(NamedTuple):
     transition: Matrix
     tight: NDArray[np.bool_]
     heard: bool
-    jump: bias_jumps.Jump | None
+    jump: bias_jumps.BiasJump | None
     jumped: tuple[Vector, Matrix]
     closings: tuple[loose_links.Closing, ...]
 
@@ -234,7 +235,7 @@ class JointedNavigation:
             lost,
             np.zeros(self.count, dtype=np.bool_),
             (loose_links.NOTHING_FELT,) * self.count,
-            bias_jumps.nothing_jumped(len(mean), self.count),
+            bias_jumps.no_bias_jumped(len(mean), self.count),
         )
 
     def set_moving(self, state: NavigationState, rates: Vector, middles: Matrix) -> NavigationState:
@@ -307,13 +308,13 @@ class JointedNavigation:
         heard = not (after.blind.any() or after.lost.any())
         return Advanced(state, after, did, transition, tight, heard, jump, jumped, closings)
 
-    def _jumped(self, state: NavigationState) -> tuple[NavigationState, bias_jumps.Jump | None]:
+    def _jumped(self, state: NavigationState) -> tuple[NavigationState, bias_jumps.BiasJump | None]:
         """With a bias that has jumped as it is since then."""
         jump, mean, covariance = bias_jumps.judged(state.jumps, state.mean, state.covariance)
         if jump is None:
             return state._replace(jumps=bias_jumps.begun_anew(state.jumps)), None
         rates = state.rates - (mean - state.mean)[self.headings - parts.HEADING + parts.GYRO_BIAS]
-        jumps = bias_jumps.nothing_jumped(len(mean), self.count)
+        jumps = bias_jumps.no_bias_jumped(len(mean), self.count)
         return state._replace(mean=mean, covariance=covariance, rates=rates, jumps=jumps), jump
 
     def _closed(
@@ -388,23 +389,23 @@ class JointedNavigation:
         change, covariance = correction(held, seen)
         onward = change - toward
         covariance = kernels.keep_unobservable(covariance, onward, tick.tight)
-        jumps = jumps._replace(signature=_carried(jumps.signature, onward, tick.tight))
+        again = kernels.unobservable(onward, tick.tight)
+        jumps = tuple(one.turned(*again) for one in jumps)
         after = state._replace(mean=mean + change, covariance=covariance, rejected_in_a_row=rejected, jumps=jumps)
         return after, innovation, Pinned(toward, jacobian, seen, onward, tick.tight)
 
-    def _jumps(
-        self, tick: Advanced, toward: Vector, slopes: Matrix, seen: Seen, accepted: bool
-    ) -> bias_jumps.JumpEvidence:
+    def _jumps(self, tick: Advanced, toward: Vector, slopes: Matrix, seen: Seen, accepted: bool) -> bias_jumps.Onsets:
         """Evidence that a bias has jumped, with what the pins showed: anew after what was not heard."""
-        jumps = tick.state.jumps
         if not tick.heard:
-            return bias_jumps.nothing_jumped(len(toward), self.count)
-        signature = bias_jumps.carried(jumps.signature, tick.transition)
+            return bias_jumps.no_bias_jumped(len(toward), self.count)
+        jumps = tuple(one.after(tick.transition) for one in tick.state.jumps)
         if accepted:
-            signature = _carried(signature, toward, tick.tight)
+            turn = kernels.unobservable(toward, tick.tight)
+            jumps = tuple(one.turned(*turn) for one in jumps)
         # A blow counts as if it were as likely as what the gate lets through.
         share = min(1.0, self._gate.threshold(len(seen.value)) / seen.nis)
-        return bias_jumps.seen_more(jumps._replace(signature=signature), slopes, seen, share, accepted)
+        by = bias_jumps.Corrected(slopes, seen, share)
+        return tuple(one.corrected(by, used=accepted) for one in jumps)
 
     def moved(self, tick: Advanced, after: NavigationState) -> Moved:
         """What the links did over a tick, after which the navigation is that of `pinned`."""
@@ -484,13 +485,6 @@ def _turned(angle: float, vector: NDArray[np.float64]) -> Vector:
 def _across(vector: NDArray[np.float64]) -> Vector:
     """Turned by a right angle."""
     return np.array([-vector[1], vector[0]])
-
-
-def _carried(signature: Matrix, change: Vector, tight: NDArray[np.bool_]) -> Matrix:
-    """As `kernels.keep_unobservable` carries a covariance."""
-    directions, means = kernels.unobservable(change, tight)
-    carried: Matrix = signature + directions.T @ (means @ signature)
-    return carried
 
 
 def errors_of(covariance: Matrix, tight: NDArray[np.bool_]) -> Matrix:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import (
     IMU,
     NANOSECONDS_PER_SECOND,
@@ -29,7 +30,6 @@ from onboard_estimation.base.measurement import (
 )
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
-from thruster_chain_estimation.estimators.bias_jumps import NAMES, UNITS, Jump
 from thruster_chain_estimation.estimators.jointed_navigation import (
     ANY_RAD,
     SILENT_S,
@@ -40,6 +40,7 @@ from thruster_chain_estimation.estimators.jointed_navigation import (
     NavigationState,
     Pinned,
 )
+from thruster_chain_estimation.estimators.jumps import NAMES, UNITS, BiasJump
 from thruster_chain_estimation.estimators.loose_links import Closing
 from thruster_chain_estimation.estimators.parameter_filter import (
     WINDOW,
@@ -61,6 +62,11 @@ from thruster_chain_estimation.model.space import (
 )
 
 LONGEST_GAP_S = 5.0
+SLOW = 4.2e-5
+"""Processor time by that of what is recorded, by the cube of the links: covariances have 16 N + 2 and 14 N + 8 rows.
+Measured of 100 links, 42; of 60 it is 11, of 30 it is 2.3 (one core of a server, 2026)."""
+SLOWEST = 30.0
+"""At which ten seconds take five minutes."""
 UNSEEN_M_S = 0.5
 """Of each axis, at which a chain may go on meanwhile."""
 MOVING_N = 1e-6
@@ -116,11 +122,17 @@ class RobustState(NamedTuple):
 
 
 class RobustEstimator(Estimator[RobustState]):
-    """Two filters, see the module."""
+    """Two filters, see the module; UserError for a chain too long to be filtered in any useful time."""
 
     linearised = False
 
     def __init__(self, configuration: ThrusterChainConfiguration, calibration: Calibration | None = None) -> None:
+        count = configuration.chain.count
+        if (slow := SLOW * count**3) > SLOWEST:
+            raise UserError(
+                f"robust: of {count} links each second would take about {slow:.0f} s of a processor; take "
+                f"--estimator gyros, which learns no masses, or at most {int((SLOWEST / SLOW) ** (1.0 / 3.0))} links"
+            )
         if calibration is None and configuration.calibration:
             calibration = Calibration.load(Path(configuration.calibration), configuration)
         imus, parameters = calibration or (None, None)
@@ -364,7 +376,7 @@ class RobustEstimator(Estimator[RobustState]):
             out.append(self._jump_notice(tick.jump, tick_s))
         return [Notice(sentence) for sentence in out]
 
-    def _jump_notice(self, jump: Jump, tick_s: float) -> str:
+    def _jump_notice(self, jump: BiasJump, tick_s: float) -> str:
         """Which bias has jumped."""
         sensors = list[str]()
         for number in jump.biases:
