@@ -15,7 +15,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel,
 from onboard_estimation.base.series import SET_POSE, Fault, Held, Series, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
-from onboard_estimation.contract.simulated import begin_changes
+from onboard_estimation.contract.simulated import Changing
 from onboard_estimation.judging.alignment import about_vertical
 from onboard_estimation.judging.options import WhatIf, is_part, parse_fault
 from onboard_estimation.judging.truth import truth_at
@@ -75,7 +75,13 @@ def spoiling(
     channels
         Of the robot: a faulty sensor keeps its range.
     """
-    faults, others = begin_changes(simulation, [parse_fault(text.strip()) for text in texts])
+    faults = [parse_fault(text.strip()) for text in texts]
+    others = simulation.changeable if isinstance(simulation, Changing) else {}
+    if own := tuple(one for one in faults if one.name in others):
+        if wrong := [one.text for one in own if one.kind not in ("offset", "scale")]:
+            raise UserError(f"--fault {wrong[0]}: a robot changes by an amount or a factor: +0.1, *0.8")
+        simulation.changes = (*simulation.changes, *own)
+        faults = [one for one in faults if one not in own]
     rng, held, known = np.random.default_rng(seed), Held(), {one.sensor: one for one in channels}
 
     def spoilt(sensors: Sequence[Series]) -> list[Series]:
