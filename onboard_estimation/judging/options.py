@@ -190,7 +190,7 @@ def parse_duration(text: str) -> float:
 
 
 _FAULT = re.compile(r"([^=]+)=(?:(stuck|silent)|(\*|~|drift |clip |late |(?=[+-]))([^@]+))(?:@(.+?)(?:\.\.(.+))?)?")
-_KINDS: dict[str, Any] = {"": "offset", "*": "scale", "~": "noise"}
+_KINDS = {"": "offset", "*": "scale", "~": "noise"}
 _FORM = (
     "write --fault SENSOR.COMPONENT=CHANGE@FROM[..UNTIL], CHANGE being +0.03 or -0.03 (added), *1.08, ~0.2 (noise), "
     "'drift 0.001' (a second), 'clip 20', stuck, silent or 'late 0.2s'; FROM and UNTIL in s after the start"
@@ -210,8 +210,8 @@ def parse_fault(text: str) -> Fault:
     found = _FAULT.fullmatch(text)
     if found is None:
         raise UserError(f"--fault {text}: {_FORM}")
-    name, kind, sign, amount, begin, end = found.groups()
-    kind = kind or _KINDS.get(sign, sign.strip())
+    name, word, sign, amount, begin, end = found.groups()
+    kind: Any = word or _KINDS.get(sign, sign.strip())
     try:
         size = parse_duration(amount) if kind == "late" else float(amount or 0.0)
         fault = Fault(name, kind, size, float(begin or -math.inf), float(end or math.inf), text=text)
