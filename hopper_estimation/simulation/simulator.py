@@ -9,8 +9,8 @@ A run starts as the paper's: at rest on the ground (the sensors are zeroed), fli
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from hopper_estimation.simulation.scenario import AccelerometerScenario, HopperS
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
 from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, spread
-from onboard_estimation.contract.simulated import Changing
+from onboard_estimation.contract.simulated import Changing, Place
 
 Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -102,7 +102,7 @@ class HopperSimulation(Changing):
     Up to the half-second in which something of the robot changes, all else is drawn as without it.
     """
 
-    changeable: ClassVar = {
+    changeable: Mapping[str, Place] = {
         "leg.stiffness": (("stiffness",), None),
         "leg.loss": (("loss",), None),
         "body.force": (("force",), None),

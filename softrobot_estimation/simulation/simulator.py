@@ -7,7 +7,8 @@ same to the last bit.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Fault, Recording, Series, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, sampled
-from onboard_estimation.contract.simulated import Changing
+from onboard_estimation.contract.simulated import Changing, Place
 from softrobot_estimation.model.configuration import (
     TRUE_STIFFNESS,
     WRENCH,
@@ -53,7 +54,7 @@ class LaboratorySimulation(Changing):
         Something is hung on its tip while it runs.
     """
 
-    changeable: ClassVar = {"stiffness": (("bending", "stretching"), None), "payload": ((), None)}
+    changeable: Mapping[str, Place] = {"stiffness": (("bending", "stretching"), None), "payload": ((), None)}
 
     def __init__(
         self,
