@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from hopper_estimation.estimators.filters import (
 )
 from hopper_estimation.model.configuration import LEG, MOTORS, HopperConfiguration, limited_channels
 from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
-from hopper_estimation.simulation.scenario import Change, hopper_scenario, ideal_scenario
+from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulation.simulator import VARIANTS, HopperSimulation
 from onboard_estimation.base.measurement import Channel, Matrix
 from onboard_estimation.contract.description import Shapes
@@ -152,7 +152,6 @@ class HopperRobot(
         variant: str,
         rng: np.random.Generator,
         imu_rate_hz: float = 0.0,
-        changes: Sequence[Change] = (),
     ) -> HopperSimulation:
         """A hopping robot, its controller fed with the truth unless an estimate is given to it."""
         from dataclasses import replace
@@ -163,7 +162,7 @@ class HopperRobot(
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, imu_rate_hz=imu_rate_hz)
         foreign = foreign_scenario() if scenario == "foreign" else None
-        return HopperSimulation(configuration, variant, rng, magnitudes, scenario == "uneven", foreign, changes)
+        return HopperSimulation(configuration, variant, rng, magnitudes, scenario == "uneven", foreign)
 
 
 ROBOT = HopperRobot()

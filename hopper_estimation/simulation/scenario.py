@@ -140,24 +140,6 @@ class HopperScenario:
     capture: CaptureScenario = CaptureScenario()
 
 
-@dataclass(frozen=True)
-class Change:
-    """A constant of the robot that is another one from an instant on: `factor` times what it was, and `offset`.
-
-    Attributes
-    ----------
-    at_s
-        Since the start; steps of 2.5 ms.
-    name
-        Of a constant of `dynamics.Plant`.
-    """
-
-    at_s: float
-    name: str
-    factor: float = 1.0
-    offset: float = 0.0
-
-
 hopper_scenario = cache(partial(magnitudes, HopperScenario, FILE))
 """The magnitudes in the scenario file; UserError where it is not as it should be."""
 

@@ -9,7 +9,7 @@ A run starts as the paper's: at rest on the ground (the sensors are zeroed), fli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +28,11 @@ from hopper_estimation.model.configuration import (
 )
 from hopper_estimation.model.phases import STARTUP
 from hopper_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario
-from hopper_estimation.simulation.scenario import AccelerometerScenario, Change, HopperScenario, hopper_scenario
+from hopper_estimation.simulation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
-from onboard_estimation.base.series import Fault, Recording, Series, set_pose_channel, stamps_between, truth_channel
+from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, spread
+from onboard_estimation.contract.simulated import Changing, Place
 
 Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -83,7 +84,7 @@ class _Wander:
         return out
 
 
-class HopperSimulation:
+class HopperSimulation(Changing):
     """A hopping robot, from rest on the ground at stamp zero, without an end.
 
     Parameters
@@ -97,9 +98,15 @@ class HopperSimulation:
         The ground steps up or down from hop to hop.
     foreign
         Effects that no estimator has a term for.
-    changes
-        Of the robot amid the run; up to the half-second that each falls in, all else is drawn as without them.
+
+    Up to the half-second in which something of the robot changes, all else is drawn as without it.
     """
+
+    changeable: Mapping[str, Place] = {
+        "leg.stiffness": (("stiffness",), None),
+        "leg.loss": (("loss",), None),
+        "body.force": (("force",), None),
+    }
 
     def __init__(
         self,
@@ -109,7 +116,6 @@ class HopperSimulation:
         scenario: HopperScenario | None = None,
         uneven: bool = False,
         foreign: ForeignScenario | None = None,
-        changes: Sequence[Change] = (),
     ) -> None:
         self.scenario = scenario or hopper_scenario()
         self.configuration = configuration
@@ -121,9 +127,6 @@ class HopperSimulation:
         # From a generator of its own: all else stays as it is in `hardware`.
         self.foreign = ForeignEffects(foreign, rng.spawn(1)[0]) if foreign is not None else None
         self._tick = 0
-        self._changes = sorted(changes, key=lambda one: one.at_s)
-        self._faults: tuple[Fault, ...] = ()
-        self.changeable = {"leg.stiffness": "stiffness", "leg.loss": "loss", "body.force": "force"}
         self._truth = truth_channel(configuration.truth_body)
         self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
         self._state = self._standing()
@@ -205,36 +208,13 @@ class HopperSimulation:
         """What the controller goes by from now on, in place of the truth."""
         self._feedback = np.array([height_m, velocity_m_s, float(phase)])
 
-    @property
-    def changes(self) -> tuple[Fault, ...]:
-        """Of what is `changeable`, by an offset or a scale, and back."""
-        return self._faults
-
-    @changes.setter
-    def changes(self, faults: tuple[Fault, ...]) -> None:
-        self._faults = faults
-        for one in faults:
-            field, nominal = self.changeable[one.name], getattr(self.plant, self.changeable[one.name])
-            self._changes += [Change(max(one.from_s, 0.0), field, 0.0, one.of(nominal))]
-            self._changes += [Change(one.until_s, field, 0.0, nominal)] if one.until_s < np.inf else []
-        self._changes.sort(key=lambda one: one.at_s)
-
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""
         ticks = max(-(-stop_ns // _TICK_NS) - self._tick, 0)
-        while ticks > 0:  # a piece at a time bounds the memory
-            step = min(ticks, _PIECE_TICKS, self._until_change())
-            self._run(step)
-            ticks -= step
+        for start, stop in self.pieces(self._tick * _TICK_S, _TICK_S, ticks, _PIECE_TICKS):  # that bounds the memory
+            self._run(stop - start)
         sensors = MOTORS, COMMANDED_HEIGHT, set_pose_channel(), ATTITUDE, LEG, HIGH_G, LOW_G
         return Recording(tuple(self._take(one, stop_ns) for one in sensors), (self._take(self._truth, stop_ns),))
-
-    def _until_change(self) -> int:
-        """Ticks until the next change of the robot, at least one, after those that are due."""
-        while self._changes and (until := round(self._changes[0].at_s / _TICK_S) - self._tick) <= 0:
-            one = self._changes.pop(0)
-            self.plant = self.plant._replace(**{one.name: one.factor * getattr(self.plant, one.name) + one.offset})
-        return until if self._changes else _PIECE_TICKS
 
     def _take(self, channel: Channel, stop_ns: int) -> Series:
         pieces = self._pending.pop(channel.sensor, [])
@@ -284,7 +264,7 @@ class HopperSimulation:
         gusts = self._gusts.next(ticks)[:, 0]
         motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)
         advance = dynamics.advance if self.foreign is None else self.foreign.advance
-        advance(self._state, self._delayed, self.plant, motion)
+        advance(self._state, self._delayed, self.changed(self.plant, (first + 0.5) * _TICK_S), motion)
         if self.trace is not None:
             self.trace.append(trace)
         swayed = self._sway_of(ticks, tick_s)

@@ -47,9 +47,9 @@ def simulate(
     found, configuration = arguments.configured(robot, options, ability=Simulated[Any])
     scenario, variant = chosen_scenario(found, scenario, variant)
     with output.steps(f"simulating {robot}", quiet=json) as progress:
-        fault = options.what_if.fault
+        faults = options.what_if.faults()
         written = simulate_to_bag(
-            found, configuration, scenario, variant, duration, seed, bag, storage, progress, fault
+            found, configuration, scenario, variant, duration, seed, bag, storage, progress, faults
         )
     if json:
         output.print_json(written)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -45,70 +46,52 @@ class Simulation(Protocol):
         """What it would record from where it stands up to a stamp, which is left out; starts at stamp zero."""
 
 
-Place = tuple[tuple[str, ...], int | slice]
-"""Fields of a NamedTuple of arrays, and where in them."""
+Place = tuple[tuple[str, ...], int | None]
+"""Fields of a NamedTuple, and where in their arrays: None: all of it."""
 Parts = TypeVar("Parts", bound=Any)
 
 
-@runtime_checkable
-class Changeable(Protocol):
+class Changing:
     """A simulation of a robot that can change while it runs.
 
     Attributes
     ----------
     changeable
-        Names of what can change.
+        What can change, by name, and which parts of the robot that is.
     changes
-        Offsets and scales of these that are to come; set before the first piece.
+        Offsets and scales of these: the scenario's, and what is added before the first piece.
     """
 
-    changes: tuple[Fault, ...]
+    changeable: Mapping[str, Place] = MappingProxyType({})
+    changes: tuple[Fault, ...] = ()
 
-    @property
-    def changeable(self) -> Collection[str]: ...
+    def in_force(self, time_s: float, name: str, value: Any) -> Any:
+        """A value of that name with the changes that hold at a time after the start of the run, s."""
+        for one in self.changes:
+            if one.name == name and one.from_s <= time_s < one.until_s:
+                value = one.of(value)
+        return value
 
+    def changed(self, parts: Parts, time_s: float) -> Parts:
+        """The parts of the robot with the changes that hold at a time, s."""
+        for name in dict.fromkeys(one.name for one in self.changes):
+            fields, where = self.changeable[name]
+            for field in fields:
+                value = getattr(parts, field)
+                if where is None:
+                    value = self.in_force(time_s, name, value)
+                else:
+                    value = value.copy()
+                    value[where] = self.in_force(time_s, name, value[where])
+                parts = parts._replace(**{field: value})
+        return parts
 
-def begin_changes(simulation: Any, faults: Sequence[Fault]) -> tuple[tuple[Fault, ...], Collection[str]]:
-    """Let a robot change as it is asked for; the faults that are of sensors, and what can change of the robot.
-
-    Raises
-    ------
-    UserError
-        A change that is neither an offset nor a scale.
-    """
-    names = simulation.changeable if isinstance(simulation, Changeable) else ()
-    own = tuple(one for one in faults if one.name in names)
-    if wrong := [one.name for one in own if one.kind not in ("offset", "scale")]:
-        raise UserError(f"--fault {wrong[0]}: a robot changes by an amount or a factor: +0.1, *0.8")
-    if own:
-        simulation.changes = own
-    return tuple(one for one in faults if one not in own), names
-
-
-def in_force(changes: Iterable[Fault], time_s: float, name: str, value: Any) -> Any:
-    """A value of that name with the changes that hold at a time after the start of the run, s."""
-    for one in changes:
-        if one.name == name and one.from_s <= time_s < one.until_s:
-            value = one.of(value)
-    return value
-
-
-def with_changes(parts: Parts, places: Mapping[str, Place], changes: Iterable[Fault], time_s: float) -> Parts:
-    """A NamedTuple of arrays with the changes that hold at a time, s; `places` are what each name stands for."""
-    for one in changes:
-        fields, where = places.get(one.name, ((), 0))
-        for field in fields:
-            values = getattr(parts, field).copy()
-            values[where] = in_force([one], time_s, one.name, values[where])
-            parts = parts._replace(**{field: values})
-    return parts
-
-
-def steps_alike(changes: Iterable[Fault], start_s: float, step_s: float, count: int) -> list[tuple[int, int]]:
-    """Of so many steps from a time on, pieces (first, stop) in which no change begins or ends."""
-    times_s = {time_s for one in changes for time_s in (one.from_s, one.until_s) if math.isfinite(time_s)}
-    inside = {step for time_s in times_s if 0 < (step := round((time_s - start_s) / step_s)) < count}
-    return list(pairwise([0, *sorted(inside), count]))
+    def pieces(self, start_s: float, step_s: float, count: int, longest: int = 0) -> list[tuple[int, int]]:
+        """Of so many steps from a time on, pieces (first, stop) in which no change begins or ends; 0: of any length."""
+        times_s = {time_s for one in self.changes for time_s in (one.from_s, one.until_s) if math.isfinite(time_s)}
+        inside = {step for time_s in times_s if 0 < (step := round((time_s - start_s) / step_s)) < count}
+        bounds, longest = pairwise([0, *sorted(inside), count]), longest or max(count, 1)
+        return [(row, min(row + longest, stop)) for first, stop in bounds for row in range(first, stop, longest)]
 
 
 class Simulated(Capability[Configuration]):

@@ -189,7 +189,8 @@ def parse_duration(text: str) -> float:
     return float(number) / _PER_SECOND[unit]
 
 
-_KINDS = {"+": "offset", "-": "offset", "*": "scale", "~": "noise", "drift ": "drift", "clip ": "clip", "late ": "late"}
+_FAULT = re.compile(r"([^=]+)=(?:(stuck|silent)|(\*|~|drift |clip |late |(?=[+-]))([^@]+))(?:@(.+?)(?:\.\.(.+))?)?")
+_KINDS = {"": "offset", "*": "scale", "~": "noise"}
 _FORM = (
     "write --fault SENSOR.COMPONENT=CHANGE@FROM[..UNTIL], CHANGE being +0.03 or -0.03 (added), *1.08, ~0.2 (noise), "
     "'drift 0.001' (a second), 'clip 20', stuck, silent or 'late 0.2s'; FROM and UNTIL in s after the start"
@@ -206,36 +207,26 @@ def parse_fault(text: str) -> Fault:
     """
     from onboard_estimation.base.series import Fault  # NumPy
 
-    name, _, rest = text.partition("=")
-    change, at, times = rest.partition("@")
-    begin, _, end = times.partition("..")
+    found = _FAULT.fullmatch(text)
+    if found is None:
+        raise UserError(f"--fault {text}: {_FORM}")
+    name, word, sign, amount, begin, end = found.groups()
+    kind: Any = word or _KINDS.get(sign, sign.strip())
     try:
-        kind, size = _kind_and_size(change)
-        fault = Fault(name, kind, size, float(begin) if at else -math.inf, float(end or math.inf), text=text)
+        size = parse_duration(amount) if kind == "late" else float(amount or 0.0)
+        fault = Fault(name, kind, size, float(begin or -math.inf), float(end or math.inf), text=text)
     except ValueError:
         raise UserError(f"--fault {text}: {_FORM}") from None
     except UserError as error:
         raise UserError(f"--fault {text}: {error}") from None
-    if at and not 0.0 <= fault.from_s < fault.until_s:
+    if begin and not 0.0 <= fault.from_s < fault.until_s:
         raise UserError(f"--fault {text}: must begin at 0 s or later, and before it ends")
     return fault
 
 
-def _kind_and_size(change: str) -> tuple[Any, float]:
-    """ValueError where it is none."""
-    if change in ("stuck", "silent"):
-        return change, 0.0
-    for start, kind in _KINDS.items():
-        if change.startswith(start):
-            amount = change if kind == "offset" else change.removeprefix(start)
-            return kind, parse_duration(amount) if kind == "late" else float(amount)
-    raise ValueError(change)
-
-
-def _faults(texts: Sequence[str]) -> tuple[str, ...]:
-    for text in texts:
-        parse_fault(text)
-    return tuple(texts)
+def parse_faults(text: str) -> list[Fault]:
+    """Those of a text with `;` between them, as a bag and a node have them. Raises as `parse_fault`."""
+    return [parse_fault(one.strip()) for one in text.split(";") if one.strip()]
 
 
 def _numbers(flag: str, texts: Sequence[str], number: Callable[[str], float] = float) -> dict[str, float]:
@@ -320,10 +311,11 @@ class WhatIf:
     )
     bias: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=VALUE", read=partial(_numbers, "--bias"))
     noise: Mapping[str, float] = _what_if(dict, metavar="SENSOR.COMPONENT=STDDEV", read=partial(_numbers, "--noise"))
-    fault: tuple[str, ...] = _what_if((), metavar="NAME=CHANGE@FROM[..UNTIL]", read=_faults)
+    fault: tuple[str, ...] = _what_if((), metavar="NAME=CHANGE@FROM[..UNTIL]")
 
     def __post_init__(self) -> None:
-        _faults(self.fault)
+        for text in self.fault:
+            parse_fault(text)
         for numbers in (self.delay_s, self.bias, self.noise):
             if not isinstance(numbers, Mapping):
                 raise UserError(f"a what-if takes numbers by name, as in bias={{'imu.gyro_z': 0.01}}, not {numbers!r}")

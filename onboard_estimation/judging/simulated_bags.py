@@ -16,12 +16,12 @@ from onboard_estimation.bags.writing import BagWriter, serialise_alike, write_co
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Recording, Series
+from onboard_estimation.base.series import Fault, Recording, Series
 from onboard_estimation.contract.converters import GROUP, Converted, Converter
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import estimator_name, find_robot
 from onboard_estimation.contract.simulated import Simulated, SimulatedLive, chosen_scenario
-from onboard_estimation.judging.options import EvaluateOptions, from_typed, parse_fault
+from onboard_estimation.judging.options import EvaluateOptions, from_typed
 from onboard_estimation.judging.sources import Source, load_configuration
 from onboard_estimation.judging.what_if import changed, spoiling
 from onboard_estimation.ros.sensor_messages import to_message
@@ -42,7 +42,7 @@ def simulate_to_bag(
     path: Path,
     storage: str = "mcap",
     progress: Callable[[str], None] = lambda step: None,
-    fault: Sequence[str] = (),
+    faults: Sequence[Fault] = (),
 ) -> dict[str, Any]:
     """Simulate and write a bag; what was written, for a summary.
 
@@ -50,7 +50,7 @@ def simulate_to_bag(
     be another than the configured one, its configuration is written beside the messages.
     """
     progress("motion and sensors")
-    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, fault)
+    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, faults)
     series = [*recording.sensors, *recording.truth]
     progress("writing")
     description = {
@@ -60,7 +60,7 @@ def simulate_to_bag(
         "variant": variant,
         "seed": str(seed),
         "onboard_estimation": version("onboard_estimation"),
-        **({"fault": "; ".join(fault)} if fault else {}),
+        **({"fault": "; ".join(one.text for one in faults)} if faults else {}),
     }
     with BagWriter(path, storage, custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
@@ -183,8 +183,8 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     scenario, variant = chosen_scenario(robot, run.scenario, run.variant)
     configuration = load_configuration(robot, options)
     names = (estimator_name(robot, options.estimator),)
-    fault = options.what_if.fault
-    recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed, fault)
+    faults = [one for one in options.what_if.faults() if one.flag == "--fault"]
+    recording = simulated_recording(robot, configuration, scenario, variant, run.duration_s, run.seed, faults)
     options = from_typed({"seed": run.seed}, options)
     recording = changed(recording, options.what_if, options.settings.seed)
     again = ["campaign", run.robot, "--scenario", scenario, *(["--gait", variant] if variant else [])]
@@ -201,13 +201,13 @@ def simulated_recording(
     variant: str,
     duration_s: float,
     seed: int,
-    fault: Sequence[str] = (),
+    faults: Sequence[Fault] = (),
 ) -> LoadedRecording:
     """A simulated recording as a bag of it would be read."""
-    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, fault)
+    recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, faults)
     specification = robot.truth_specification(configuration)
     loaded = from_simulator(recording, specification.bodies, specification.held)
-    return replace(loaded, injected=tuple(map(parse_fault, fault)))
+    return replace(loaded, injected=tuple(faults))
 
 
 def _simulated(
@@ -217,17 +217,18 @@ def _simulated(
     variant: str,
     duration_s: float,
     seed: int,
-    fault: Sequence[str],
+    faults: Sequence[Fault],
 ) -> Recording:
     """What a robot would record, with faults of its sensors and of itself."""
     rng = np.random.default_rng(seed)
-    if not fault:
+    if not faults:
         return robot.simulate(configuration, scenario, variant, duration_s, rng)
-    if late := [text for text in fault if parse_fault(text).from_s >= duration_s]:
+    if late := [one.text for one in faults if one.from_s >= duration_s]:
         raise UserError(f"--fault {late[0]}: begins after the end of the run, {duration_s:g} s")
-    live = robot if isinstance(robot, SimulatedLive) else None
-    simulation = None if live is None else live.simulation(configuration, scenario, variant, rng)
-    spoil = spoiling(simulation, fault, seed, robot.channels(configuration))
+    simulation = None
+    if isinstance(robot, SimulatedLive):
+        simulation = robot.simulation(configuration, scenario, variant, rng)
+    spoil = spoiling(simulation, faults, seed, robot.channels(configuration))
     if simulation is None:
         recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
     else:

@@ -43,7 +43,7 @@ from onboard_estimation.contract.robot import Robot, all_robots, estimator_name,
 from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.contract.trained import Smoothed, Trained
-from onboard_estimation.judging.options import EvaluateOptions, WhatIf, parse_fault
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf, parse_faults
 from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
 from onboard_estimation.ros.estimator_host import EstimatorHost
@@ -384,8 +384,7 @@ def load_recording(bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateO
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     is_ours = "onboard_estimation" in bag.custom_data
-    texts = bag.custom_data.get("fault", "").split("; ") if is_ours else []
-    injected = tuple(map(parse_fault, filter(None, texts)))
+    injected = parse_faults(bag.custom_data.get("fault", "")) if is_ours else []
     notes += [f"The bag says that it was simulated with the fault {one.text}." for one in injected]
     arrival = _by_arrival(list(sensors.values()))[0]
     loaded = LoadedRecording(
@@ -397,7 +396,7 @@ def load_recording(bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateO
         held,
         tuple(faults),
         checked.comparable and not wrong,
-        injected,
+        tuple(injected),
     )
     return changed(loaded, replace(options.what_if, drop=()), options.settings.seed)
 

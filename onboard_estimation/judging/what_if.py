@@ -15,9 +15,9 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel,
 from onboard_estimation.base.series import SET_POSE, Fault, Held, Series, run_start_ns
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
-from onboard_estimation.contract.simulated import begin_changes
+from onboard_estimation.contract.simulated import Changing
 from onboard_estimation.judging.alignment import about_vertical
-from onboard_estimation.judging.options import WhatIf, is_part, parse_fault
+from onboard_estimation.judging.options import WhatIf, is_part
 from onboard_estimation.judging.truth import truth_at
 
 _LONGEST_DELAY_S = 3600.0
@@ -66,7 +66,7 @@ def changed_series(series: Sequence[Series], what_if: WhatIf, seed: int = 0) -> 
 
 
 def spoiling(
-    simulation: Any, texts: Iterable[str], seed: int, channels: Iterable[Channel]
+    simulation: Any, faults: Sequence[Fault], seed: int, channels: Iterable[Channel]
 ) -> Callable[[Sequence[Series]], list[Series]]:
     """What makes of a simulation's readings, piece by piece, those with faults; changes of the robot itself are begun.
 
@@ -75,12 +75,17 @@ def spoiling(
     channels
         Of the robot: a faulty sensor keeps its range.
     """
-    faults, others = begin_changes(simulation, [parse_fault(text.strip()) for text in texts])
+    others = simulation.changeable if isinstance(simulation, Changing) else {}
+    if own := tuple(one for one in faults if one.name in others):
+        if wrong := [one.text for one in own if one.kind not in ("offset", "scale")]:
+            raise UserError(f"--fault {wrong[0]}: a robot changes by an amount or a factor: +0.1, *0.8")
+        simulation.changes = (*simulation.changes, *own)
+        faults = [one for one in faults if one not in own]
     rng, held, known = np.random.default_rng(seed), Held(), {one.sensor: one for one in channels}
 
     def spoilt(sensors: Sequence[Series]) -> list[Series]:
         ranged = [replace(one, channel=known.get(one.channel.sensor, one.channel)) for one in sensors]
-        return [one for one, _ in with_faults(ranged, faults, rng, 0, held, others).values()]
+        return [one for one, _ in with_faults(ranged, faults, rng, 0, held, others or ["nothing"]).values()]
 
     return spoilt
 
@@ -91,7 +96,7 @@ def with_faults(
     rng: np.random.Generator,
     start_ns: int | None = None,
     held: Held | None = None,
-    others: Collection[str] = (),
+    others: Collection[str] = ("what `simulate --fault` can change",),
 ) -> dict[int, tuple[Series, NDArray[np.intp]]]:
     """Changed copies, and which of their messages are left, by their numbers; none where a sensor is left out.
 
@@ -118,7 +123,7 @@ def with_faults(
         found = [number for number, (one, _) in out.items() if is_part(one.channel.sensor, name)]
         if not found:
             there = ", ".join(one.channel.sensor for one, _ in out.values())
-            there += f"; of the robot itself {', '.join(others)}" if others else ""
+            there += f"; of the robot itself {', '.join(others)}" if fault.flag == "--fault" else ""
             raise UserError(f"{fault.flag} {name}: no such sensor; there are {there}")
         for number in found:
             one, rows = out[number]

@@ -146,9 +146,10 @@ class SimulatorNode(SteadyNode):
         simulation = simulated.simulation(configuration, scenario, variant, rng, host.imu_rate_hz)
         self._spoil: Callable[[Sequence[Series]], Sequence[Series]] = tuple
         if host.fault:
-            from onboard_estimation.judging.what_if import spoiling  # nodes without faults do without
+            from onboard_estimation.judging.options import parse_faults  # nodes without faults do without
+            from onboard_estimation.judging.what_if import spoiling
 
-            self._spoil = spoiling(simulation, host.fault.split(";"), host.seed, robot.channels(configuration))
+            self._spoil = spoiling(simulation, parse_faults(host.fault), host.seed, robot.channels(configuration))
         return simulation, f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}"
 
     def _close_the_loop(self, robot: Robot) -> None:

@@ -18,9 +18,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Fault, Recording, stamps_between
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, stamps_between
 from onboard_estimation.contract.signals import spread, wandered
-from onboard_estimation.contract.simulated import Place, steps_alike, with_changes
+from onboard_estimation.contract.simulated import Changing
 from onboard_estimation.filtering.manifold_kernels import wrap
 from salp_estimation.model import chain_kernels as chain
 from salp_estimation.model.chain import poses_behind
@@ -244,7 +244,7 @@ class HardwareRobot:
         self.latency_s = max(scenario.capture.latency_s + float(draw(scenario.capture.latency_spread_s)), 0.0)
 
 
-class HardwareSimulation:
+class HardwareSimulation(Changing):
     """A LandSalp on a real floor, from rest at the origin at stamp zero; its chain starts without torque.
 
     Parameters
@@ -272,11 +272,11 @@ class HardwareSimulation:
         self.robot = HardwareRobot(configuration, self.scenario, rng)
         self._nominal = configuration.build()
         n = self._nominal.link_count
-        self.changes: tuple[Fault, ...] = ()
-        places = range(self._nominal.link_count)
-        self.changeable: dict[str, Place] = {"harness": (("stiffness",), slice(None))}
-        self.changeable |= {f"wheel_{link + 1}": (("thrust",), link) for link in places}
-        self.changeable |= {f"load_{link + 1}": (("friction", "drag"), link) for link in places}
+        self.changeable = {
+            "harness": (("stiffness",), None),
+            **{f"wheel_{link + 1}": (("thrust",), link) for link in range(n)},
+            **{f"load_{link + 1}": (("friction", "drag"), link) for link in range(n)},
+        }
         self._at_ns = 0
         rest_angles = self.robot.mechanics.rest_angles
         self._state = np.concatenate([np.zeros(3), rest_angles])
@@ -329,12 +329,10 @@ class HardwareSimulation:
         size = np.array([floor.unevenness_n, floor.unevenness_n, floor.unevenness_n_m])
         wrenches = uneven * size * moving[:, None, None]
         states, rates = np.empty((2, count + 1, len(self._state)))
-        piece = count if self.foreign is None else _FOREIGN_STEPS
-        alike = steps_alike(self.changes, start_ns / NANOSECONDS_PER_SECOND, step_s, count)
-        for first, end in [(row, last) for begin, last in alike for row in range(begin, last, piece)]:
-            rows = slice(first, min(first + piece, end) + 1)
-            time_s = 1e-9 * float(grid_ns[first])
-            mechanics = with_changes(self.robot.mechanics, self.changeable, self.changes, time_s + 0.5 * step_s)
+        longest = 0 if self.foreign is None else _FOREIGN_STEPS
+        for first, stop in self.pieces(start_ns / NANOSECONDS_PER_SECOND, step_s, count, longest):
+            rows, time_s = slice(first, stop + 1), 1e-9 * float(grid_ns[first])
+            mechanics = self.changed(self.robot.mechanics, time_s + 0.5 * step_s)
             pushed = wrenches[rows]
             if self.foreign is not None:
                 length_s = (rows.stop - 1 - first) * step_s

@@ -7,7 +7,6 @@ says (noise, digits, drift, crosstalk, offsets of transducers and marker bodies)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +14,6 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import Matrix, Vector
-from onboard_estimation.base.series import Fault
-from onboard_estimation.contract.simulated import Place, in_force, with_changes
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.simulation.fine_chain_kernels import Chain
 
@@ -192,16 +189,10 @@ def draw(
     )
 
 
-CHANGEABLE: Mapping[str, Place] = {"stiffness": (("bending", "stretching"), slice(None)), "payload": ((), 0)}
-"""What can change of a robot."""
-
-
-def changed_chain(chain: Chain, magnitudes: Magnitudes, changes: Sequence[Fault], time_s: float) -> Chain:
-    """The chain with the changes that hold at a time, s; a payload hangs in the middle of the tip, below its face."""
-    if payload_kg := in_force(changes, time_s, "payload", 0.0):
-        beyond = np.append(chain.beyond, chain.plate + magnitudes.payload_below_m)
-        chain = chain._replace(mass=np.append(chain.mass, payload_kg), beyond=beyond)
-    return with_changes(chain, CHANGEABLE, changes, time_s)
+def with_payload(chain: Chain, payload_kg: float, magnitudes: Magnitudes) -> Chain:
+    """The chain once something hangs on it: in the middle of the tip, a little below its face."""
+    beyond = np.append(chain.beyond, chain.plate + magnitudes.payload_below_m)
+    return chain._replace(mass=np.append(chain.mass, payload_kg), beyond=beyond)
 
 
 def _chain(configuration: SoftRobotConfiguration, m: Magnitudes, gravity: Vector, rng: np.random.Generator) -> Chain:

@@ -7,6 +7,7 @@ same to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Fault, Recording, Series, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, sampled
-from onboard_estimation.contract.simulated import steps_alike
+from onboard_estimation.contract.simulated import Changing, Place
 from softrobot_estimation.model.configuration import (
     TRUE_STIFFNESS,
     WRENCH,
@@ -26,7 +27,7 @@ from softrobot_estimation.model.configuration import (
 )
 from softrobot_estimation.model.description import BASE, TIP
 from softrobot_estimation.simulation import fine_chain_kernels as kernels
-from softrobot_estimation.simulation.laboratory import CHANGEABLE, Magnitudes, changed_chain, draw
+from softrobot_estimation.simulation.laboratory import Magnitudes, draw, with_payload
 from softrobot_estimation.simulation.simulated_signals import (
     Gaps,
     Stamps,
@@ -42,7 +43,7 @@ _LOAD, _OUTLETS = slice(kernels.OUTPUTS, kernels.OUTPUTS + 6), slice(kernels.OUT
 """Of the rows of a motion."""
 
 
-class LaboratorySimulation:
+class LaboratorySimulation(Changing):
     """A robot that follows set points, at rest and without pressure at stamp zero.
 
     Parameters
@@ -52,6 +53,8 @@ class LaboratorySimulation:
     payload
         Something is hung on its tip while it runs.
     """
+
+    changeable: Mapping[str, Place] = {"stiffness": (("bending", "stretching"), None), "payload": ((), None)}
 
     def __init__(
         self,
@@ -63,13 +66,10 @@ class LaboratorySimulation:
         m = magnitudes or Magnitudes()
         self._configuration, self._magnitudes = configuration, m
         self.build = draw(configuration, m, payload, rng)
-        self.changes: tuple[Fault, ...] = ()
-        self.changeable = CHANGEABLE
-        self._payload: tuple[Fault, ...] = ()
         if payload:
             hung_at = int(self.build.payload_at_s * NANOSECONDS_PER_SECOND / m.step_ns)
             at_s = hung_at * m.step_ns / NANOSECONDS_PER_SECOND
-            self._payload = (Fault("payload", "offset", self.build.payload_kg, at_s),)
+            self.changes = (Fault("payload", "offset", self.build.payload_kg, at_s),)
         chambers = configuration.chambers
         self._pattern = mixture(chambers.angles_rad, chambers.pressure_max_pa, rng)
         self._pneumatics = np.zeros((3, chambers.count))
@@ -121,10 +121,11 @@ class LaboratorySimulation:
         goals = self._goals(steps)
         pneumatics(build.regulators, build.lags_s, goals, step_s, self._pneumatics, outlets, chambers)
         outputs = np.empty((len(steps), kernels.OUTPUTS))
-        changes = (*self._payload, *self.changes)
-        for start, stop in steps_alike(changes, first * step_s, step_s, len(steps)):
+        for start, stop in self.pieces(first * step_s, step_s, len(steps)):
             rows, time_s = slice(start, stop), (first + start + 0.5) * step_s
-            chain = changed_chain(build.chain, m, changes, time_s)
+            chain = self.changed(build.chain, time_s)
+            if payload_kg := self.in_force(time_s, "payload", 0.0):
+                chain = with_payload(chain, payload_kg, m)
             kernels.drive(chain, self._chain_state, chambers[rows], step_s, outputs[rows])
         keep = np.exp(-step_s / build.low_pass_s)
         if self._low_passed is None:

@@ -15,8 +15,9 @@ from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
 from hopper_estimation.simulation import simulator
 from hopper_estimation.simulation.foreign_effects import ForeignScenario, foreign_scenario
-from hopper_estimation.simulation.scenario import Change, hopper_scenario, ideal_scenario
+from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
 from hopper_estimation.simulation.simulator import HopperSimulation
+from onboard_estimation.base.series import Fault
 
 CONFIGURATION = HopperConfiguration()
 SCENARIO = hopper_scenario()
@@ -31,9 +32,9 @@ SECOND_NS = 1_000_000_000
 SILENT = {"noise_m_s2": 0.0, "step_m_s2": 0.0}
 
 
-def simulation(variant="1m", seed=1, scenario=IDEAL, uneven=False, changes=()):
+def simulation(variant="1m", seed=1, scenario=IDEAL, uneven=False):
     rng = np.random.default_rng(seed)
-    made = simulator.HopperSimulation(CONFIGURATION, variant, rng, scenario, uneven, changes=changes)
+    made = simulator.HopperSimulation(CONFIGURATION, variant, rng, scenario, uneven)
     made.trace = []
     return made
 
@@ -328,7 +329,8 @@ def test_pieces_join_without_gaps_and_repeats():
 
 
 def test_a_change_amid_a_run_acts_from_its_instant_on_and_nothing_else_is_drawn_for_it():
-    plain, pulled = simulation(), simulation(changes=(Change(7.0, "force", offset=-3.0), Change(7.2, "force", 0.0)))
+    plain, pulled = simulation(), simulation()
+    pulled.changes = (Fault("body.force", "offset", -3.0, 7.0, 7.2),)
     for made in (plain, pulled):
         advanced(made, 8.0)
     before, felt = round(7.0 / STEP_S), trace_of(pulled)[:, dynamics.T_ACCELERATION]

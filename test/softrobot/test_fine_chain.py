@@ -12,11 +12,10 @@ from scipy.integrate import solve_bvp, trapezoid
 from scipy.linalg import eigh
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.base.series import Fault
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.simulation import fine_chain_kernels as kernels
 from softrobot_estimation.simulation.fine_chain_kernels import Chain, ChainState
-from softrobot_estimation.simulation.laboratory import Magnitudes, changed_chain, draw
+from softrobot_estimation.simulation.laboratory import Magnitudes, draw, with_payload
 
 Array = NDArray[np.float64]
 
@@ -215,8 +214,7 @@ def test_every_drawn_chain_is_integrated_stably() -> None:
         assert 0.03 <= (slips[:, 0] * slips[:, 1]).sum() / joint_rad <= 0.10
         assert 0.05 <= build.chain.relaxing[:-1, 0].sum() <= 0.15
         assert 0.15 * 0.6 < 1.0 / (1.0 / build.chain.bending).sum() < 0.15 * 1.35
-        hung = (Fault("payload", "offset", build.payload_kg),)
-        for chain in (build.chain, changed_chain(build.chain, magnitudes, hung, 0.0)):
+        for chain in (build.chain, with_payload(build.chain, build.payload_kg, magnitudes)):
             stiffness = np.column_stack([chain.bending * max(factors[-1], 1.0)] * 2 + [chain.stretching]).ravel()
             held = stiffness * (1.0 + chain.relaxing[:, 0].sum() + chain.slipping[:, 0].sum())
             matrix = mass_matrix(chain, kernels.hanging(chain).coordinates)

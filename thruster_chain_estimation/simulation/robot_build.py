@@ -252,9 +252,10 @@ def hardware_build(
 
 
 def changeable(count: int) -> dict[str, Place]:
-    """What can change of the links of a chain while it moves, and where that is in its `Physics`."""
+    """What can change of a chain while it moves, and where that is in its `Physics`."""
     fields = {"mass": ("mass",), "inertia": ("inertia",), "thrust": ("gain", "reverse_gain")}
-    return {f"link_{link + 1}.{name}": (those, link) for link in range(count) for name, those in fields.items()}
+    links = {f"link_{link + 1}.{name}": (those, link) for link in range(count) for name, those in fields.items()}
+    return {**links, "draught": ((), None)}
 
 
 def load_of(configuration: ThrusterChainConfiguration, load: LoadScenario, link: int) -> tuple[Fault, Fault]:

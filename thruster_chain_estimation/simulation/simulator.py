@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.base.series import Fault, Recording, Series, imu_channel, stamps_between, truth_channel
+from onboard_estimation.base.series import Recording, Series, imu_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, sampled, wandered
-from onboard_estimation.contract.simulated import in_force, steps_alike, with_changes
+from onboard_estimation.contract.simulated import Changing
 from onboard_estimation.filtering.planar import planar_poses
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
@@ -49,7 +49,7 @@ _STRETCH_S = 4.0
 _KINDS = ("square", "pulses", "chirp", "steps", "pause")
 
 
-class ThrusterChainSimulation:
+class ThrusterChainSimulation(Changing):
     """A chain that moves by its thrusters, from rest at stamp zero.
 
     Parameters
@@ -80,9 +80,9 @@ class ThrusterChainSimulation:
         self.build = build
         self._configuration, self._pattern, self._rng = configuration, pattern, rng
         self._hardware, self._imu_model = hardware, imu_model
-        self.changes: tuple[Fault, ...] = ()
-        self.changeable = {**changeable(configuration.chain.count), "draught": ((), 0)}
-        self._load = load_of(configuration, hardware.load, load_on) if hardware and load_on is not None else ()
+        self.changeable = changeable(configuration.chain.count)
+        if hardware is not None and load_on is not None:
+            self.changes = load_of(configuration, hardware.load, load_on)
         self._imu_rate_hz = imu_rate_hz or (hardware.imu.rate_hz if hardware else configuration.paper.rate_hz)
         self._command_rate_hz = hardware.thruster.command_rate_hz if hardware else _IDEAL_RATE_HZ
         n = configuration.chain.count
@@ -121,13 +121,12 @@ class ThrusterChainSimulation:
         pieces, self._first = [kept], first - len(kept)
         commands, draughts = self._commands(np.arange(first, last)), self._draughts(last - first)
         rest = round(hardware.rest_s / _STEP_S) if hardware else 0
-        changes = (*self._load, *self.changes)
-        for start, stop in steps_alike(changes, first * _STEP_S, _STEP_S, last - first):
+        for start, stop in self.pieces(first * _STEP_S, _STEP_S, last - first):
             rows, time_s = slice(start, stop), (first + start + 0.5) * _STEP_S
             held = min(max(rest - first - start, 0), stop - start)
             draught = draughts[rows]
-            draught[..., 0] = in_force(changes, time_s, "draught", draught[..., 0])
-            physics = with_changes(self.build.physics, self.changeable, changes, time_s)
+            draught[..., 0] = self.in_force(time_s, "draught", draught[..., 0])
+            physics = self.changed(self.build.physics, time_s)
             motion = kernels.drive(physics, self._state, commands[rows], draught, held, _STEP_S)
             self._state = motion.states[-1].copy()
             # The last instant is the first of the next piece, with its commands.
@@ -232,11 +231,11 @@ class ThrusterChainSimulation:
 
     def _parameters(self, start_ns: int, stop_ns: int) -> list[Series]:
         """Masses and inertias, once a second and where they change."""
-        told, changes = stamps_between(start_ns, stop_ns, 1.0), (*self._load, *self.changes)
-        pieces = steps_alike(changes, start_ns / NANOSECONDS_PER_SECOND, _STEP_S, (stop_ns - start_ns) // STEP_NS)
-        told = np.union1d(told, [start_ns + first * STEP_NS for first, _ in pieces[1:]]).astype(np.int64)
+        pieces = self.pieces(start_ns / NANOSECONDS_PER_SECOND, _STEP_S, (stop_ns - start_ns) // STEP_NS)
+        changed_ns = [start_ns + first * STEP_NS for first, _ in pieces[1:]]
+        told = np.union1d(stamps_between(start_ns, stop_ns, 1.0), changed_ns).astype(np.int64)
         times_s = told / NANOSECONDS_PER_SECOND + 0.5 * _STEP_S
-        physics = [with_changes(self.build.physics, self.changeable, changes, at_s) for at_s in times_s.tolist()]
+        physics = [self.changed(self.build.physics, at_s) for at_s in times_s.tolist()]
         channel = true_parameters_channel(self._configuration.chain.link_names)
         values = np.array([np.concatenate([one.mass, one.inertia]) for one in physics])
         return [Series(channel, told, values.reshape(len(told), 2 * self._configuration.chain.count))]

@@ -17,7 +17,7 @@ from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.result import FAULT, key_figures
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf
+from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings, WhatIf, parse_faults
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.judging.sources import load_configuration
 from onboard_estimation.judging.told import Told
@@ -74,7 +74,7 @@ def test_a_robot_is_the_same_until_it_changes(robot: str, scenario: str, change:
     configuration = load_configuration(found, EvaluateOptions())
     variant = (found.scenarios[scenario].variants or ("",))[0]
     plain = simulated(found, configuration, scenario, variant)
-    other = simulated(found, configuration, scenario, variant, fault=(f"{change}@3",))
+    other = simulated(found, configuration, scenario, variant, faults=parse_faults(f"{change}@3"))
     before = [
         [one.rows(np.flatnonzero(one.stamps_ns < 2_900_000_000)).values.tobytes() for one in run.series]
         for run in (plain, other)
