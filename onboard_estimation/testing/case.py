@@ -17,6 +17,7 @@ from onboard_estimation.base.measurement import (
     Channel,
     Estimate,
     Measurement,
+    Vector,
     filter_order,
 )
 from onboard_estimation.base.series import Recording, Series
@@ -25,7 +26,6 @@ from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
 from onboard_estimation.filtering import manifold_kernels as kernels
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.judging.replay import Replayed, replay
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
@@ -88,21 +88,28 @@ class Case:
         return self.robot.estimator(self.configuration, self.name)
 
     @cached_property
-    def series(self) -> tuple[Series, ...]:
-        """Of the sensors that this estimator listens to."""
+    def recording(self) -> LoadedRecording:
+        """What the sensors that this estimator listens to say, as it is."""
         listened = {channel.sensor for channel in self.channels}
-        return tuple(one for one in self.given.series if one.channel.sensor in listened)
+        return from_simulator(
+            Recording(tuple(one for one in self.given.series if one.channel.sensor in listened), ()), ()
+        )
 
     @cached_property
     def measurements(self) -> list[Measurement]:
-        """All of the recording that a pipeline passes on, in the order in which it filters them."""
-        return self.passed(from_simulator(Recording(self.series, ()), ()))
+        """All of it that a pipeline passes on, in the order in which it filters them."""
+        return self.passed(self.recording)
 
     def passed(self, recording: LoadedRecording) -> list[Measurement]:
         """The same of another recording."""
         check, listened = ReadingCheck(self.channels), {channel.sensor for channel in self.channels}
         heard = (one for one in recording.measurements() if one.sensor in listened)
         return in_order(self.channels, (one for one in heard if check.passes(one.sensor, one.value, lambda _: None)))
+
+    @property
+    def first_third(self) -> list[Measurement]:
+        """Enough where what is tried is the host's business as much as the filter's."""
+        return self.measurements[: len(self.measurements) // 3]
 
     @cached_property
     def space(self) -> StateSpace:
@@ -112,43 +119,39 @@ class Case:
     @property
     def commands(self) -> tuple[str, ...]:
         """Sensors that are commands, of which the recording has several; SkipTest where there are none."""
-        found = [one for one in self.series if one.channel.command and len(one.stamps_ns) > 1]
+        found = [one.channel for one in self.recording.series if one.channel.command and len(one.stamps_ns) > 1]
         if not found:
             raise SkipTest("the estimator listens to no commands, or the recording has none")
-        return tuple(one.channel.sensor for one in found)
+        return tuple(channel.sensor for channel in found)
 
-    @property
-    def first_third(self) -> list[Measurement]:
-        """Enough where what is tried is the host's business as much as the filter's."""
-        return self.measurements[: len(self.measurements) // 3]
-
-    def pipeline(self, initial: Estimate | None = None, lag_s: float = LAG_S) -> Pipeline:
+    def pipeline(self, initial: Estimate | None = None) -> Pipeline:
         """A new one."""
-        return Pipeline(self.estimator(), self.channels, initial, lag_s)
+        return Pipeline(self.estimator(), self.channels, initial, LAG_S)
 
     @cached_property
-    def filtered(self) -> tuple[list[Estimate], int]:
-        """Estimates of the whole recording as it is, and how often the filter breaks down on it."""
+    def whole(self) -> tuple[list[Estimate], int]:
+        """Estimates of the recording as it is, and how often the filter breaks down on it."""
         pipeline = self.pipeline()
         return pipeline.run(self.measurements), pipeline.breakdowns
 
     @property
     def record(self) -> list[Estimate]:
-        """Estimates of the whole recording."""
-        return self.filtered[0]
+        """Estimates of the recording as it is."""
+        return self.whole[0]
 
-    @property
-    def breakdowns(self) -> int:
-        """How often the filter breaks down on the recording as it is."""
-        return self.filtered[1]
+    def run(self, measurements: Iterable[Measurement], initial: Estimate | None = None) -> list[Estimate]:
+        """Estimates, which are sound, of these measurements."""
+        record = self.pipeline(initial).run(in_order(self.channels, measurements))
+        check_sound(record, self.space)
+        return record
 
-    def replayed(self, bulk: bool, initial: Estimate | None = None) -> Replayed:
-        """The recording as `evaluate` filters it."""
-        series = self.series
-        arrival = np.concatenate([np.full(len(one.stamps_ns), number) for number, one in enumerate(series)])
-        order = np.argsort(np.concatenate([one.stamps_ns for one in series]), kind="stable")
-        recording = LoadedRecording(series, arrival[order], {}, simulated=True)
-        return replay(self.robot, self.configuration, self.name, recording, initial, LAG_S, bulk=bulk)
+    def run_to_the_end(self, measurements: Iterable[Measurement], hint: str) -> list[Estimate]:
+        """The same; AssertionError with the hint where it breaks down more often than on the recording as it is."""
+        pipeline = self.pipeline()
+        record = pipeline.run(in_order(self.channels, measurements))
+        assert pipeline.breakdowns <= self.whole[1], f"it broke down ({pipeline.messages[-1]}){hint}"
+        check_sound(record, self.space)
+        return record
 
 
 def in_order(channels: Sequence[Channel], measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -189,6 +192,13 @@ def check_sound(record: Sequence[Estimate], space: StateSpace) -> None:
 def at(measurement: Measurement) -> str:
     """When and of what, for a sentence."""
     return f"{measurement.stamp_ns / NANOSECONDS_PER_SECOND:.6f} s of {measurement.sensor}"
+
+
+def with_value(measurement: Measurement, elements: int | slice, wanted: float | Vector) -> Measurement:
+    """With another value of some elements."""
+    value = measurement.value.copy()
+    value[elements] = wanted
+    return dataclasses.replace(measurement, value=value)
 
 
 def bits(value: Any) -> Any:

@@ -8,7 +8,6 @@ stated of them, are correlated in time: each run counts as so many independent s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from unittest import SkipTest
 
@@ -143,10 +142,3 @@ def _runs(case: Case) -> list[list[Measurement]]:
     if not case.given.recordings:
         raise SkipTest("the recording was given, and statistics over seeds take a simulator")
     return [case.passed(one) for one in case.given.recordings]
-
-
-STATISTICS: tuple[Callable[[Case], None], ...] = (
-    errors_are_as_large_as_stated,
-    innovations_are_white,
-    commands_explain_the_readings_best,
-)

@@ -403,7 +403,8 @@ class JointedNavigation:
         if accepted:
             signature = _carried(signature, toward, tick.tight)
         # A blow counts as if it were as likely as what the gate lets through.
-        share = min(1.0, self._gate.threshold(len(seen.value)) / seen.nis)
+        threshold = self._gate.threshold(len(seen.value))
+        share = threshold / seen.nis if seen.nis > threshold else 1.0
         return bias_jumps.seen_more(jumps._replace(signature=signature), slopes, seen, share, accepted)
 
     def moved(self, tick: Advanced, after: NavigationState) -> Moved:
