@@ -25,6 +25,7 @@ from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
 from onboard_estimation.filtering import manifold_kernels as kernels
+from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.pipeline.estimator import Estimator
@@ -37,6 +38,10 @@ SECONDS, MOST_MEASUREMENTS = 6.0, 1200
 SEEDS, RUN_S, RUN_WORK = 6, 20.0, 9000
 """Simulated recordings for statistics: how many, and of each the seconds or the measurements times dimensions."""
 _EIGENVALUE_SLACK = 1e-9
+
+
+Innovations = list[tuple[str, Innovation]]
+"""Sensor and innovation of each reading that has one."""
 
 
 class Given:
@@ -138,6 +143,29 @@ class Case:
     def record(self) -> list[Estimate]:
         """Estimates of the recording as it is."""
         return self.whole[0]
+
+    @property
+    def simulated(self) -> tuple[LoadedRecording, ...]:
+        """Runs to hold the estimator against; SkipTest where there are none."""
+        if not self.given.recordings:
+            raise SkipTest("the recording was given, and statistics over seeds take a simulator")
+        return self.given.recordings
+
+    @cached_property
+    def innovations(self) -> list[Innovations]:
+        """Of each simulated run."""
+        return [self.innovations_of(self.passed(one)) for one in self.simulated]
+
+    def innovations_of(self, measurements: Sequence[Measurement]) -> Innovations:
+        """From the configured start."""
+        estimator, found = self.estimator(), []
+        state = estimator.start(None)
+        for one in measurements:
+            step = estimator.step(state, one)
+            state = step.state
+            if step.innovation is not None:
+                found.append((one.sensor, step.innovation))
+        return found
 
     def run(self, measurements: Iterable[Measurement], initial: Estimate | None = None) -> list[Estimate]:
         """Estimates, which are sound, of these measurements."""
