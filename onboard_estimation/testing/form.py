@@ -65,29 +65,20 @@ def a_step_changes_nothing_but_gives_a_new_state(case: Case) -> None:
 
 
 def shuffled_arrival_is_as_good_as_sorted(case: Case) -> None:
-    """Within the lag, with messages that come twice, offline and live."""
-    pipeline = case.pipeline()
-    assert bits(pipeline.run(_shuffled(case.measurements))) == bits(case.record), (
-        "messages out of order gave another record"
-    )
-    live, expected, first = case.pipeline(), case.pipeline(), case.first_third
-    for measurement in first:
-        expected.process(measurement)
-    for measurement in _shuffled(first):
-        live.process(measurement)
+    """Each late by up to the lag, and twenty of them come twice; offline and live."""
+    rng, whole = np.random.default_rng(2), case.first_third
+    doubled = [whole[i] for i in rng.integers(len(whole), size=20)]
+    late = [(one.stamp_ns + int(rng.integers(round(LAG_S * 1e9))), one) for one in [*whole, *doubled]]
+    shuffled = [one for _, one in sorted(late, key=lambda pair: pair[0])]
+    found, expected = case.pipeline().run(shuffled), case.pipeline().run(whole)
+    assert bits(found) == bits(expected), "messages out of order gave another record"
     # A live host goes back when that can be paid: at the latest with what comes next in order.
-    last = replace(first[-1], stamp_ns=first[-1].stamp_ns + round(2e9 * LAG_S))
-    for one in (live, expected):
-        one.process(last)
-    assert bits(live.state) == bits(expected.state), "messages out of order left another state in a live pipeline"
-
-
-def _shuffled(measurements: list[Measurement]) -> list[Measurement]:
-    """As they arrive when each is late by up to the lag, and twenty of them come twice."""
-    rng = np.random.default_rng(2)
-    doubled = [measurements[i] for i in rng.integers(len(measurements), size=20)]
-    late = [(one.stamp_ns + int(rng.integers(round(LAG_S * 1e9))), one) for one in [*measurements, *doubled]]
-    return [one for _, one in sorted(late, key=lambda pair: pair[0])]
+    last = replace(whole[-1], stamp_ns=whole[-1].stamp_ns + round(2e9 * LAG_S))
+    hosts = case.pipeline(), case.pipeline()
+    for host, arriving in zip(hosts, (shuffled, whole), strict=True):
+        for measurement in [*arriving, last]:
+            host.process(measurement)
+    assert bits(hosts[0].state) == bits(hosts[1].state), "messages out of order left another state in a live pipeline"
 
 
 def at_once_is_as_one_by_one(case: Case) -> None:
@@ -112,7 +103,7 @@ def what_is_no_number_is_as_if_it_had_not_come(case: Case) -> None:
         for k, one in enumerate(case.measurements)
         if k % 7 == 3 and one.value.size
     ]
-    record = case.run_to_the_end([*case.measurements, *odd], "")
+    record = case.run([*case.measurements, *odd], unbroken="on what is no number")
     assert bits(record) == bits(case.record), "readings that are no number changed the record"
 
 
@@ -134,8 +125,8 @@ def a_part_that_is_absent_is_needed_or_not_used(case: Case) -> None:
                     f"{channel.sensor} without {part} was not refused"
                 )
             else:
-                hint = f" on {channel.sensor} without {part}: add {part!r} to the channel's `needs`"
-                case.run_to_the_end(lacking, hint)
+                words = f"on {channel.sensor} without {part} (add {part!r} to the channel's `needs`)"
+                case.run(lacking, unbroken=words)
 
 
 def a_silent_sensor_does_no_harm(case: Case) -> None:
@@ -164,29 +155,23 @@ def an_hour_of_nothing_is_survived(case: Case) -> None:
 
 
 def a_reset_starts_anew(case: Case) -> None:
-    """What comes after a reset gives what it would give a new pipeline, to the last bit."""
-    pipeline = case.pipeline()
-    for measurement in case.first_third:
-        pipeline.process(measurement)
-    pipeline.reset()
-    fresh = case.pipeline()
-    for measurement in case.first_third:
-        one, other = pipeline.process(measurement), fresh.process(measurement)
-        assert bits(one) == bits(other), f"after a reset the estimate at {at(measurement)} is another one"
+    """What comes after a reset gives what it gave before, to the last bit."""
+    pipeline, found = case.pipeline(), []
+    for _ in range(2):
+        found.append([pipeline.process(measurement) for measurement in case.first_third])
+        pipeline.reset()
+    assert bits(found[0]) == bits(found[1]), "after a reset the estimates are others"
 
 
 def events_and_phases_are_named(case: Case) -> None:
     """Events belong to the measurement that showed them, and lead to phases that the estimator has."""
     estimator = case.estimator()
-    state = estimator.start(None)
-    for measurement in case.measurements:
-        step = estimator.step(state, measurement)
-        state = step.state
+    for measurement, step in case.steps(case.measurements):
         for event in step.events:
             if isinstance(event, PhaseEvent):
                 assert 0 <= event.phase < len(estimator.phases), f"event {event.name} leads to phase {event.phase}"
                 assert event.seen_ns == measurement.stamp_ns, f"event {event.name} was not seen in its measurement"
-        phase = estimator.phase(state)
+        phase = estimator.phase(step.state)
         assert phase is None or phase in estimator.phases, f"phase {phase!r} is none of {estimator.phases}"
 
 
@@ -195,4 +180,4 @@ def neutral_readings_compile_every_kernel(case: Case) -> None:
     case.robot.exercise(case.configuration, case.name)
     stamps = (10_000_000, 20_000_000, 30_000_000)
     neutral = [Measurement(stamp, one.sensor, neutral_value(one)) for stamp in stamps for one in case.channels]
-    case.run_to_the_end(neutral, " on neutral readings")
+    case.run(neutral, unbroken="on neutral readings")

@@ -198,11 +198,7 @@ def the_covariance_moves_as_the_mean(case: Case) -> None:
     run = [one for one in case.measurements if one.stamp_ns > initial.stamp_ns][:_JACOBIAN_READINGS]
 
     def last(start: Estimate) -> Estimate:
-        state, estimate = estimator.start(start), start
-        for one in run:
-            step = estimator.step(state, one)
-            state, estimate = step.state, step.estimate or estimate
-        return estimate
+        return next(s.estimate for _, s in reversed([*case.steps(run, start)]) if s.estimate is not None)
 
     whole, space, names = last(initial), case.space, case.space.names
     variances = np.diag(initial.covariance)
