@@ -96,10 +96,9 @@ def at_once_is_as_one_by_one(case: Case) -> None:
 def what_is_no_number_is_as_if_it_had_not_come(case: Case) -> None:
     """NaN and infinity, from every sensor, in a part that is needed where its channel names any."""
     needs = {one.sensor: [IMU_PARTS[part] for part in one.needs if part in IMU_PARTS] for one in case.channels}
+    odd_ones = (np.nan, np.inf, -np.inf)
     odd = [
-        with_value(
-            replace(one, stamp_ns=one.stamp_ns + 1), [*needs[one.sensor], 0][0], (np.nan, np.inf, -np.inf)[k % 3]
-        )
+        with_value(replace(one, stamp_ns=one.stamp_ns + 1), next(iter(needs[one.sensor]), 0), odd_ones[k % 3])
         for k, one in enumerate(case.measurements)
         if k % 7 == 3 and one.value.size
     ]

@@ -65,7 +65,8 @@ def _at_another_rate(case: Case, words: str, changed: Sequence[Measurement], mos
     given = _started(case)
     start = replace(given, covariance=_NARROW * given.covariance)
     hint = "the time between measurements must come from their stamps, and a command acts from its stamp on"
-    ratios = _agree(case, *(case.run(each, start) for each in (case.measurements, changed)), most, words, hint)
+    records = case.run(case.measurements, start), case.run(changed, start)
+    ratios = _agree(case, *records, most, words, hint)
     worst = int(np.argmax(np.abs(np.log(ratios))))
     assert _SURER < ratios[worst] < widest, (
         f"{words}, {case.space.names[worst]} has {ratios[worst]:.2f} of the standard deviation that it had: process "
@@ -185,8 +186,8 @@ def a_start_far_off_is_left_or_covered(case: Case) -> None:
         covariance = 4.0 * case.robot.initial_covariance(case.configuration)
     signs = np.where(np.arange(case.space.dimension) % 2, 1.5, -1.5)
     off = case.space.plus(good.mean, signs * np.sqrt(np.diag(covariance) / case.space.dimension))
-    starts = good, replace(good, mean=off, covariance=covariance)
-    records = (case.run(case.measurements, start) for start in starts)
+    start = replace(good, mean=off, covariance=covariance)
+    records = case.run(case.measurements, good), case.run(case.measurements, start)
     words, hint = "from a start that is as wrong as it states", "look at the Jacobians and the gate's recovery"
     _agree(case, *records, _FAR, words, hint)
 
