@@ -47,8 +47,7 @@ class State(NamedTuple):
     stamp_ns: int | None = None
     speed_m_s: float = 0.0
     rate_rad_s: float = 0.0
-    beacon_rejected: int = 0
-    compass_rejected: int = 0
+    rejected: tuple[int, int] = (0, 0)
 
 
 class RoverEstimator(Estimator[State]):
@@ -73,25 +72,20 @@ class RoverEstimator(Estimator[State]):
         if measurement.sensor == GYRO.sensor:
             state = state._replace(rate_rad_s=float(value[IMU.angular_velocity][2]))
             return Step(state, Estimate(measurement.stamp_ns, *state.moments))
-        c, s = np.cos(mean[2]), np.sin(mean[2])
         if measurement.sensor == BEACON.sensor:
+            c, s = np.cos(mean[2]), np.sin(mean[2])
             difference = value[POINT.point][:2] - mean[:2]
             slope = np.array([[c, -s, 0.0, 0.0, 0.0], [s, c, 0.0, 0.0, 0.0]])
             noise = np.eye(2) * self.c.beacon_stddev_m**2
-            moments, seen, rejected = update(
-                SPACE, state.moments, difference, slope, noise, self.gate, state.beacon_rejected
-            )
-            state = state._replace(moments=moments, beacon_rejected=rejected)
         else:
             quaternion = value[ATTITUDE.orientation]
             heading = 2.0 * np.arctan2(quaternion[2], quaternion[3])
             difference = np.array([np.remainder(heading - mean[2] + np.pi, 2.0 * np.pi) - np.pi])
-            noise = np.array([[np.deg2rad(self.c.compass_stddev_deg) ** 2]])
             slope = np.array([[0.0, 0.0, 1.0, 0.0, 0.0]])
-            moments, seen, rejected = update(
-                SPACE, state.moments, difference, slope, noise, self.gate, state.compass_rejected
-            )
-            state = state._replace(moments=moments, compass_rejected=rejected)
+            noise = np.array([[np.deg2rad(self.c.compass_stddev_deg) ** 2]])
+        which, counts = int(measurement.sensor == COMPASS.sensor), list(state.rejected)
+        moments, seen, counts[which] = update(SPACE, state.moments, difference, slope, noise, self.gate, counts[which])
+        state = state._replace(moments=moments, rejected=(counts[0], counts[1]))
         return Step(state, Estimate(measurement.stamp_ns, *moments), seen)
 
     def moved(self, state: State, stamp_ns: int) -> State:

@@ -15,6 +15,7 @@ raises `unittest.SkipTest`, which pytest shows as skipped, with the reason.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import SkipTest
@@ -22,12 +23,16 @@ from unittest import SkipTest
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.robot import Robot
+from onboard_estimation.testing import form, physics, statistics
 from onboard_estimation.testing.case import Case, Given
-from onboard_estimation.testing.form import FORM
-from onboard_estimation.testing.physics import PHYSICS
-from onboard_estimation.testing.statistics import STATISTICS
 
-PROMISES: tuple[Callable[[Case], None], ...] = (*FORM, *PHYSICS, *STATISTICS)
+PROMISES: tuple[Callable[[Case], None], ...] = tuple(
+    one
+    for room in (form, physics, statistics)
+    for name, one in vars(room).items()
+    if inspect.isfunction(one) and one.__module__ == room.__name__ and not name.startswith("_")
+)
+"""The public functions of those modules, in the order in which they stand there."""
 
 
 def check_robot(

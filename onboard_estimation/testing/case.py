@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 from unittest import SkipTest
@@ -17,17 +17,17 @@ from onboard_estimation.base.measurement import (
     Channel,
     Estimate,
     Measurement,
+    Vector,
     filter_order,
 )
 from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
-from onboard_estimation.filtering import manifold_kernels as kernels
+from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.judging.replay import Replayed, replay
 from onboard_estimation.judging.simulated_bags import simulated_recording
-from onboard_estimation.pipeline.estimator import Estimator
+from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.pipeline.reading_limits import ReadingCheck
 
@@ -36,7 +36,11 @@ SECONDS, MOST_MEASUREMENTS = 6.0, 1200
 """Of a simulated recording, whichever comes first."""
 SEEDS, RUN_S, RUN_WORK = 6, 20.0, 9000
 """Simulated recordings for statistics: how many, and of each the seconds or the measurements times dimensions."""
-_EIGENVALUE_SLACK = 1e-9
+_EIGENVALUE_SLACK, _WRAP_SLACK = 1e-9, 1e-6
+
+
+Innovations = list[tuple[str, Innovation]]
+"""Sensor and innovation of each reading that has one."""
 
 
 class Given:
@@ -88,21 +92,28 @@ class Case:
         return self.robot.estimator(self.configuration, self.name)
 
     @cached_property
-    def series(self) -> tuple[Series, ...]:
-        """Of the sensors that this estimator listens to."""
+    def recording(self) -> LoadedRecording:
+        """What the sensors that this estimator listens to say, as it is."""
         listened = {channel.sensor for channel in self.channels}
-        return tuple(one for one in self.given.series if one.channel.sensor in listened)
+        return from_simulator(
+            Recording(tuple(one for one in self.given.series if one.channel.sensor in listened), ()), ()
+        )
 
     @cached_property
     def measurements(self) -> list[Measurement]:
-        """All of the recording that a pipeline passes on, in the order in which it filters them."""
-        return self.passed(from_simulator(Recording(self.series, ()), ()))
+        """All of it that a pipeline passes on, in the order in which it filters them."""
+        return self.passed(self.recording)
 
     def passed(self, recording: LoadedRecording) -> list[Measurement]:
         """The same of another recording."""
         check, listened = ReadingCheck(self.channels), {channel.sensor for channel in self.channels}
         heard = (one for one in recording.measurements() if one.sensor in listened)
         return in_order(self.channels, (one for one in heard if check.passes(one.sensor, one.value, lambda _: None)))
+
+    @property
+    def first_third(self) -> list[Measurement]:
+        """Enough where what is tried is the host's business as much as the filter's."""
+        return self.measurements[: len(self.measurements) // 3]
 
     @cached_property
     def space(self) -> StateSpace:
@@ -112,43 +123,65 @@ class Case:
     @property
     def commands(self) -> tuple[str, ...]:
         """Sensors that are commands, of which the recording has several; SkipTest where there are none."""
-        found = [one for one in self.series if one.channel.command and len(one.stamps_ns) > 1]
+        found = [one.channel for one in self.recording.series if one.channel.command and len(one.stamps_ns) > 1]
         if not found:
             raise SkipTest("the estimator listens to no commands, or the recording has none")
-        return tuple(one.channel.sensor for one in found)
+        return tuple(channel.sensor for channel in found)
 
-    @property
-    def first_third(self) -> list[Measurement]:
-        """Enough where what is tried is the host's business as much as the filter's."""
-        return self.measurements[: len(self.measurements) // 3]
-
-    def pipeline(self, initial: Estimate | None = None, lag_s: float = LAG_S) -> Pipeline:
+    def pipeline(self, initial: Estimate | None = None) -> Pipeline:
         """A new one."""
-        return Pipeline(self.estimator(), self.channels, initial, lag_s)
+        return Pipeline(self.estimator(), self.channels, initial, LAG_S)
 
     @cached_property
-    def filtered(self) -> tuple[list[Estimate], int]:
-        """Estimates of the whole recording as it is, and how often the filter breaks down on it."""
+    def whole(self) -> tuple[list[Estimate], int]:
+        """Estimates of the recording as it is, and how often the filter breaks down on it."""
         pipeline = self.pipeline()
         return pipeline.run(self.measurements), pipeline.breakdowns
 
     @property
     def record(self) -> list[Estimate]:
-        """Estimates of the whole recording."""
-        return self.filtered[0]
+        """Estimates of the recording as it is."""
+        return self.whole[0]
 
     @property
-    def breakdowns(self) -> int:
-        """How often the filter breaks down on the recording as it is."""
-        return self.filtered[1]
+    def simulated(self) -> tuple[LoadedRecording, ...]:
+        """Runs to hold the estimator against; SkipTest where there are none."""
+        if not self.given.recordings:
+            raise SkipTest("the recording was given, and statistics over seeds take a simulator")
+        return self.given.recordings
 
-    def replayed(self, bulk: bool, initial: Estimate | None = None) -> Replayed:
-        """The recording as `evaluate` filters it."""
-        series = self.series
-        arrival = np.concatenate([np.full(len(one.stamps_ns), number) for number, one in enumerate(series)])
-        order = np.argsort(np.concatenate([one.stamps_ns for one in series]), kind="stable")
-        recording = LoadedRecording(series, arrival[order], {}, simulated=True)
-        return replay(self.robot, self.configuration, self.name, recording, initial, LAG_S, bulk=bulk)
+    @cached_property
+    def innovations(self) -> list[Innovations]:
+        """Of each simulated run."""
+        return [self.innovations_of(self.passed(one)) for one in self.simulated]
+
+    def innovations_of(self, measurements: Sequence[Measurement]) -> Innovations:
+        """From the configured start."""
+        steps = self.steps(measurements)
+        return [(one.sensor, step.innovation) for one, step in steps if step.innovation is not None]
+
+    def steps(
+        self, measurements: Sequence[Measurement], initial: Estimate | None = None
+    ) -> Iterator[tuple[Measurement, Step]]:
+        """Each measurement and what comes of it, in a new estimator without a pipeline."""
+        estimator = self.estimator()
+        state = estimator.start(initial)
+        for one in measurements:
+            step = estimator.step(state, one)
+            state = step.state
+            yield one, step
+
+    def run(
+        self, measurements: Iterable[Measurement], initial: Estimate | None = None, unbroken: str | None = None
+    ) -> list[Estimate]:
+        """Sound estimates of these; `unbroken` says in what case it may break down no oftener than on the recording."""
+        pipeline = self.pipeline(initial)
+        record = pipeline.run(in_order(self.channels, measurements))
+        assert unbroken is None or pipeline.breakdowns <= self.whole[1], (
+            f"it broke down {unbroken}: {pipeline.messages[-1]}"
+        )
+        check_sound(record, self.space)
+        return record
 
 
 def in_order(channels: Sequence[Channel], measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -170,16 +203,11 @@ def check_sound(record: Sequence[Estimate], space: StateSpace) -> None:
         scale = np.sqrt(np.maximum(np.diag(covariance), np.finfo(np.float64).tiny))
         correlation = covariance / np.outer(scale, scale)
         assert np.abs(correlation - correlation.T).max() < _EIGENVALUE_SLACK, f"the covariance {at} is not symmetric"
-        for block in space.blocks:
-            turned = mean[space.coordinates(block.name)]
-            if block.kind == kernels.SO3:
-                assert abs(np.linalg.norm(turned) - 1.0) < 1e-6, f"{block.name} {at} is no unit quaternion: {turned}"
-            elif block.kind != kernels.VECTOR:
-                angles = turned[2:] if block.kind == kernels.SE2 else turned
-                assert np.abs(angles).max() < np.pi + 1e-9, (
-                    f"an angle of {block.name} {at} is {np.abs(angles).max():.3f} rad, not within -pi and pi: move "
-                    "states by `space.plus`, which wraps"
-                )
+        wrapped = space.plus(mean, np.zeros(dimension))
+        assert np.abs(np.abs(mean) - np.abs(wrapped)).max() < _WRAP_SLACK, (
+            f"the mean {at} is {mean}: an angle is not within -pi and pi, or a quaternion is no unit one; move states "
+            f"by `space.plus`, which makes it {wrapped}"
+        )
         least = np.linalg.eigvalsh(0.5 * (correlation + correlation.T)).min()
         assert least > -_EIGENVALUE_SLACK, f"the correlation {at} has an eigenvalue of {least:.3g}"
         assert last is None or estimate.stamp_ns >= last, f"the estimate {at} comes after a later one"
@@ -189,6 +217,13 @@ def check_sound(record: Sequence[Estimate], space: StateSpace) -> None:
 def at(measurement: Measurement) -> str:
     """When and of what, for a sentence."""
     return f"{measurement.stamp_ns / NANOSECONDS_PER_SECOND:.6f} s of {measurement.sensor}"
+
+
+def with_value(measurement: Measurement, elements: int | slice, wanted: float | Vector) -> Measurement:
+    """With another value of some elements."""
+    value = measurement.value.copy()
+    value[elements] = wanted
+    return dataclasses.replace(measurement, value=value)
 
 
 def bits(value: Any) -> Any:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from unittest import SkipTest
 
 import numpy as np
 
-from onboard_estimation.base.measurement import IMU_PARTS, Channel, Measurement, PhaseEvent, neutral_value, value_size
+from onboard_estimation.base.measurement import IMU_PARTS, Measurement, PhaseEvent, neutral_value, value_size
 from onboard_estimation.contract.truth import StartedFromTruth
+from onboard_estimation.judging.replay import replay
 from onboard_estimation.pipeline.estimator import BulkFilter
-from onboard_estimation.testing.case import LAG_S, Case, at, bits, check_sound, in_order
+from onboard_estimation.testing.case import LAG_S, Case, at, bits, check_sound, with_value
 
 _TRIES = 200
 
@@ -65,54 +65,45 @@ def a_step_changes_nothing_but_gives_a_new_state(case: Case) -> None:
 
 
 def shuffled_arrival_is_as_good_as_sorted(case: Case) -> None:
-    """Within the lag, with messages that come twice, offline and live."""
-    pipeline = case.pipeline()
-    assert bits(pipeline.run(_shuffled(case.measurements))) == bits(case.record), (
-        "messages out of order gave another record"
-    )
-    live, expected, first = case.pipeline(), case.pipeline(), case.first_third
-    for measurement in first:
-        expected.process(measurement)
-    for measurement in _shuffled(first):
-        live.process(measurement)
+    """Each late by up to the lag, and twenty of them come twice; offline and live."""
+    rng, whole = np.random.default_rng(2), case.first_third
+    doubled = [whole[i] for i in rng.integers(len(whole), size=20)]
+    late = [(one.stamp_ns + int(rng.integers(round(LAG_S * 1e9))), one) for one in [*whole, *doubled]]
+    shuffled = [one for _, one in sorted(late, key=lambda pair: pair[0])]
+    found, expected = case.pipeline().run(shuffled), case.pipeline().run(whole)
+    assert bits(found) == bits(expected), "messages out of order gave another record"
     # A live host goes back when that can be paid: at the latest with what comes next in order.
-    last = dataclasses.replace(first[-1], stamp_ns=first[-1].stamp_ns + round(2e9 * LAG_S))
-    for one in (live, expected):
-        one.process(last)
-    assert bits(live.state) == bits(expected.state), "messages out of order left another state in a live pipeline"
-
-
-def _shuffled(measurements: list[Measurement]) -> list[Measurement]:
-    """As they arrive when each is late by up to the lag, and twenty of them come twice."""
-    rng = np.random.default_rng(2)
-    doubled = [measurements[i] for i in rng.integers(len(measurements), size=20)]
-    late = [(one.stamp_ns + int(rng.integers(round(LAG_S * 1e9))), one) for one in [*measurements, *doubled]]
-    return [one for _, one in sorted(late, key=lambda pair: pair[0])]
+    last = replace(whole[-1], stamp_ns=whole[-1].stamp_ns + round(2e9 * LAG_S))
+    hosts = case.pipeline(), case.pipeline()
+    for host, arriving in zip(hosts, (shuffled, whole), strict=True):
+        for measurement in [*arriving, last]:
+            host.process(measurement)
+    assert bits(hosts[0].state) == bits(hosts[1].state), "messages out of order left another state in a live pipeline"
 
 
 def at_once_is_as_one_by_one(case: Case) -> None:
     """A recording filtered at once gives the record, the events and the counts of its steps, to the last bit."""
     if not isinstance(case.estimator(), BulkFilter):
         raise SkipTest("the estimator has no kernel that takes a recording at once")
+    of = case.robot, case.configuration, case.name, case.recording
     for initial in (None, case.record[len(case.record) // 2]):
-        found = [case.replayed(bulk, initial) for bulk in (True, False)]
+        found = [replay(*of, initial, LAG_S, bulk=bulk) for bulk in (True, False)]
         for what in ("record", "sensors", "events", "messages"):
             one, other = (bits(getattr(each, what)) for each in found)
             assert one == other, f"{what} of a recording filtered at once differ from those of its steps"
 
 
 def what_is_no_number_is_as_if_it_had_not_come(case: Case) -> None:
-    """NaN and infinity, from every sensor."""
-    spoilt = []
-    for number, measurement in enumerate(case.measurements):
-        if number % 7 == 3 and measurement.value.size:
-            value = measurement.value.copy()
-            value[_element_that_counts(case.channels, measurement)] = (np.nan, np.inf, -np.inf)[number % 3]
-            spoilt.append(dataclasses.replace(measurement, stamp_ns=measurement.stamp_ns + 1, value=value))
-    pipeline = case.pipeline()
-    record = pipeline.run(in_order(case.channels, [*case.measurements, *spoilt]))
+    """NaN and infinity, from every sensor, in a part that is needed where its channel names any."""
+    needs = {one.sensor: [IMU_PARTS[part] for part in one.needs if part in IMU_PARTS] for one in case.channels}
+    odd_ones = (np.nan, np.inf, -np.inf)
+    odd = [
+        with_value(replace(one, stamp_ns=one.stamp_ns + 1), next(iter(needs[one.sensor]), 0), odd_ones[k % 3])
+        for k, one in enumerate(case.measurements)
+        if k % 7 == 3 and one.value.size
+    ]
+    record = case.run([*case.measurements, *odd], unbroken="on what is no number")
     assert bits(record) == bits(case.record), "readings that are no number changed the record"
-    assert pipeline.breakdowns == case.breakdowns, f"it broke down: {pipeline.messages}"
 
 
 def a_part_that_is_absent_is_needed_or_not_used(case: Case) -> None:
@@ -121,22 +112,20 @@ def a_part_that_is_absent_is_needed_or_not_used(case: Case) -> None:
     for channel in case.channels:
         if channel.message_type != "sensor_msgs/msg/Imu" or channel.field == "orientation":
             continue
+        late = [one.sensor == channel.sensor and one.stamp_ns >= middle_ns for one in case.measurements]
         for part, elements in IMU_PARTS.items():
-            lacking = [_without(one, channel, elements, middle_ns) for one in case.measurements]
-            pipeline = case.pipeline()
-            record = pipeline.run(lacking)
+            lacking = [
+                with_value(one, elements, np.nan) if hit else one
+                for hit, one in zip(late, case.measurements, strict=True)
+            ]
             if part in channel.needs:
-                kept = [
-                    one for one in lacking if one.sensor != channel.sensor or np.isfinite(one.value[elements]).all()
-                ]
-                expected = case.pipeline().run(kept)
-                assert bits(record) == bits(expected), f"{channel.sensor} without {part} was not refused"
-            else:
-                check_sound(record, pipeline.space)
-                assert pipeline.breakdowns == case.breakdowns, (
-                    f"{channel.sensor} does not need {part}, but without it the filter broke down "
-                    f"({pipeline.messages[-1]}): add {part!r} to the channel's `needs`"
+                kept = [one for hit, one in zip(late, case.measurements, strict=True) if not hit]
+                assert bits(case.run(lacking)) == bits(case.run(kept)), (
+                    f"{channel.sensor} without {part} was not refused"
                 )
+            else:
+                words = f"on {channel.sensor} without {part} (add {part!r} to the channel's `needs`)"
+                case.run(lacking, unbroken=words)
 
 
 def a_silent_sensor_does_no_harm(case: Case) -> None:
@@ -144,15 +133,11 @@ def a_silent_sensor_does_no_harm(case: Case) -> None:
     start, stop = case.measurements[0].stamp_ns, case.measurements[-1].stamp_ns
     third = (stop - start) // 3
     for channel in case.channels:
-        middle = [
-            one
-            for one in case.measurements
-            if one.sensor != channel.sensor or not start + third <= one.stamp_ns <= stop - third
-        ]
-        for heard in (middle, [one for one in case.first_third if one.sensor != channel.sensor]):
-            pipeline = case.pipeline()
-            check_sound(pipeline.run(heard), pipeline.space)
-    assert case.pipeline().run([]) == [], "estimates of nothing"
+        others = [one.sensor != channel.sensor for one in case.measurements]
+        heard = list(zip(others, case.measurements, strict=True))
+        case.run(one for other, one in heard if other or not start + third <= one.stamp_ns <= stop - third)
+        case.run(one for other, one in heard[: len(heard) // 3] if other)
+    assert case.run([]) == [], "estimates of nothing"
 
 
 def an_hour_of_nothing_is_survived(case: Case) -> None:
@@ -160,79 +145,38 @@ def an_hour_of_nothing_is_survived(case: Case) -> None:
     pauses_ns = [round(1e9 * seconds) for seconds in (0.0, 3600.0, 3650.0)]
     third = -(-len(case.measurements) // 3)
     parted = [
-        dataclasses.replace(one, stamp_ns=one.stamp_ns + pauses_ns[number // third])
-        for number, one in enumerate(case.measurements)
+        replace(one, stamp_ns=one.stamp_ns + pauses_ns[number // third]) for number, one in enumerate(case.measurements)
     ]
-    pipeline = case.pipeline()
-    record = pipeline.run(parted)
-    check_sound(record, pipeline.space)
+    record = case.run(parted)
     for begin, end, pause in ((third, 2 * third, "an hour"), (2 * third, len(parted), "50 s")):
         found = [one for one in record if parted[begin].stamp_ns <= one.stamp_ns <= parted[end - 1].stamp_ns]
-        assert found, f"no estimates after {pause} of nothing: {pipeline.messages}"
+        assert found, f"no estimates after {pause} of nothing"
 
 
 def a_reset_starts_anew(case: Case) -> None:
-    """What comes after a reset gives what it would give a new pipeline, to the last bit."""
-    pipeline = case.pipeline()
-    for measurement in case.first_third:
-        pipeline.process(measurement)
-    pipeline.reset()
-    fresh = case.pipeline()
-    for measurement in case.first_third:
-        one, other = pipeline.process(measurement), fresh.process(measurement)
-        assert bits(one) == bits(other), f"after a reset the estimate at {at(measurement)} is another one"
+    """What comes after a reset gives what it gave before, to the last bit."""
+    pipeline, found = case.pipeline(), []
+    for _ in range(2):
+        found.append([pipeline.process(measurement) for measurement in case.first_third])
+        pipeline.reset()
+    assert bits(found[0]) == bits(found[1]), "after a reset the estimates are others"
 
 
 def events_and_phases_are_named(case: Case) -> None:
     """Events belong to the measurement that showed them, and lead to phases that the estimator has."""
     estimator = case.estimator()
-    state = estimator.start(None)
-    for measurement in case.measurements:
-        step = estimator.step(state, measurement)
-        state = step.state
+    for measurement, step in case.steps(case.measurements):
         for event in step.events:
             if isinstance(event, PhaseEvent):
                 assert 0 <= event.phase < len(estimator.phases), f"event {event.name} leads to phase {event.phase}"
                 assert event.seen_ns == measurement.stamp_ns, f"event {event.name} was not seen in its measurement"
-        phase = estimator.phase(state)
+        phase = estimator.phase(step.state)
         assert phase is None or phase in estimator.phases, f"phase {phase!r} is none of {estimator.phases}"
 
 
 def neutral_readings_compile_every_kernel(case: Case) -> None:
     """`Robot.exercise`, by which a node compiles what it needs before the first message, runs through."""
     case.robot.exercise(case.configuration, case.name)
-    pipeline = case.pipeline()
-    for step in range(3):
-        for channel in case.channels:
-            pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))
-    assert pipeline.breakdowns == 0, f"it broke down on neutral readings: {pipeline.messages}"
-
-
-FORM: tuple[Callable[[Case], None], ...] = (
-    names_and_shapes,
-    estimates_are_sound,
-    a_step_changes_nothing_but_gives_a_new_state,
-    shuffled_arrival_is_as_good_as_sorted,
-    at_once_is_as_one_by_one,
-    what_is_no_number_is_as_if_it_had_not_come,
-    a_part_that_is_absent_is_needed_or_not_used,
-    a_silent_sensor_does_no_harm,
-    an_hour_of_nothing_is_survived,
-    a_reset_starts_anew,
-    events_and_phases_are_named,
-    neutral_readings_compile_every_kernel,
-)
-
-
-def _without(measurement: Measurement, channel: Channel, elements: slice, from_ns: int) -> Measurement:
-    if measurement.sensor != channel.sensor or measurement.stamp_ns < from_ns:
-        return measurement
-    value = measurement.value.copy()
-    value[elements] = np.nan
-    return dataclasses.replace(measurement, value=value)
-
-
-def _element_that_counts(channels: Sequence[Channel], measurement: Measurement) -> int:
-    """One whose absence is a fault: of a part that is needed, where the channel names any."""
-    needs = next((channel.needs for channel in channels if channel.sensor == measurement.sensor), ())
-    return next((IMU_PARTS[part].start for part in needs if part in IMU_PARTS), 0)
+    stamps = (10_000_000, 20_000_000, 30_000_000)
+    neutral = [Measurement(stamp, one.sensor, neutral_value(one)) for stamp in stamps for one in case.channels]
+    case.run(neutral, unbroken="on neutral readings")

@@ -8,22 +8,19 @@ stated of them, are correlated in time: each run counts as so many independent s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
-from unittest import SkipTest
 
 import numpy as np
 from scipy.stats import chi2
 
-from onboard_estimation.base.measurement import Matrix, Measurement
+from onboard_estimation.base.measurement import Matrix
 from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.filtering.consistency import effective_sample_size, overconfidence_p_value
-from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.judging import verdict
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.pipeline.guarded_filter import FARTHEST
-from onboard_estimation.testing.case import Case
+from onboard_estimation.testing.case import Case, Innovations
 
 FALSE_ALARMS = 1e-3
 """Probability that a consistent filter fails one of these promises, each over all that it looks at."""
@@ -36,9 +33,8 @@ _LARGEST_CORRELATION, _FEWEST = 0.3, 50
 
 def errors_are_as_large_as_stated(case: Case) -> None:
     """Each part of the state that the truth tells, alone and together, over all runs: at most 1.5 times, 3 of few."""
-    _ = _runs(case)
     found: dict[str, list[verdict.Check]] = {}
-    for seed, recording in enumerate(case.given.recordings):
+    for seed, recording in enumerate(case.simulated):
         judged = judge(case.robot, case.configuration, case.name, recording, JudgeSettings(seed=seed))
         for check in verdict.checks(judged.parts, judged.time_s, case.robot.settle_s, {}):
             found.setdefault(f"{check.name}, {len(check.columns)}", []).append(check)
@@ -63,41 +59,44 @@ def errors_are_as_large_as_stated(case: Case) -> None:
 def innovations_are_white(case: Case) -> None:
     """Where a sensor's innovations are as large as stated, one does not tell the next; and none are far larger."""
     found: dict[str, list[Matrix]] = {}
-    for run in _runs(case):
-        for sensor, values in _normalised(case, run).items():
+    for run in case.innovations:
+        for sensor, values in _normalised(run).items():
             found.setdefault(sensor, []).append(np.clip(values, -3.0, 3.0))
     for sensor, runs in found.items():
         count, powers = sum(len(run) for run in runs), sum(np.sum(run**2, axis=0) for run in runs)
         sizes, products = powers / count, sum(np.sum(run[1:] * run[:-1], axis=0) for run in runs)
+        alarms = FALSE_ALARMS / len(found) / len(sizes)
+        least = min(_SMALLEST_SQUARE, chi2.ppf(alarms, count) / count) if _as_modelled(case) else 0.0
+        few = f"of {count} innovations of {sensor}"
         assert sizes.max() < verdict.OVERCONFIDENT_FACTOR**2, (
-            f"innovations of {sensor} are {np.sqrt(sizes.max()):.2f} times as large as stated, over {count} readings: "
-            "look at its noise and its model"
+            f"{few} the size is {np.sqrt(sizes.max()):.2f} times what is stated: look at its noise and its model"
         )
-        least = min(_SMALLEST_SQUARE, chi2.ppf(FALSE_ALARMS / len(found) / len(sizes), count) / count)
-        assert not _as_modelled(case) or sizes.min() > least, (
-            f"innovations of {sensor} are {np.sqrt(sizes.min()):.2f} times as large as stated, over {count} readings "
-            "of a scenario that is as modelled: noise is told too large, as a deviation or in another unit"
+        assert sizes.min() >= least, (
+            f"{few} the size is {np.sqrt(sizes.min()):.2f} times what is stated, in a scenario that is as modelled: "
+            "noise is told too large, as a deviation or in another unit"
         )
         correlation = max(products / np.maximum(powers, np.finfo(np.float64).tiny), key=abs)
-        chance = np.sqrt(chi2.isf(FALSE_ALARMS / len(found) / len(sizes), 1) / count)
+        chance = np.sqrt(chi2.isf(alarms, 1) / count)
         judged = sizes.min() > 0.5 and count > _FEWEST
         assert not judged or abs(correlation) < max(_LARGEST_CORRELATION, chance), (
-            f"of {count} innovations of {sensor} each tells the next, with a correlation of {correlation:.2f}, where "
-            f"{chance:.2f} is chance: the model lacks something that lasts, or the noise is not split rightly between "
-            "process and sensor"
+            f"{few} each tells the next, with a correlation of {correlation:.2f}, where {chance:.2f} is chance: the "
+            "model lacks something that lasts, or the noise is not split rightly between process and sensor"
         )
 
 
 def commands_explain_the_readings_best(case: Case) -> None:
     """As they are, not scaled by 0.8 or 1.25, by the likelihood of all runs' readings."""
-    commands, runs = case.commands, _runs(case)
-    as_they_are = sum(_log_likelihood(case, one) for one in runs)
-    shares = [effective_sample_size(one) / len(one) for run in runs for one in _normalised(case, run).values()]
+    commands, runs = case.commands, case.innovations
+    as_they_are = sum(map(_log_likelihood, runs))
+    # Innovations that tell each other count as the independent ones that they are worth.
+    share = min((effective_sample_size(one) / len(one) for run in runs for one in _normalised(run).values()), default=1)
     bound = 0.5 * chi2.isf(FALSE_ALARMS / (len(_SCALES) * len(commands)), 1)
     for sensor, scale in itertools.product(commands, _SCALES):
-        scaled = [[replace(m, value=scale * m.value) if m.sensor == sensor else m for m in run] for run in runs]
-        # Innovations that tell each other count as the independent ones that they are worth.
-        gain = min(shares, default=1.0) * (sum(_log_likelihood(case, run) for run in scaled) - as_they_are)
+        scaled = (
+            [replace(one, value=scale * one.value) if one.sensor == sensor else one for one in case.passed(recording)]
+            for recording in case.simulated
+        )
+        gain = share * (sum(_log_likelihood(case.innovations_of(run)) for run in scaled) - as_they_are)
         assert gain < bound, (
             f"commands of {sensor} that are {scale:g} times as large explain the readings better, by a log-likelihood "
             f"of {gain:.1f} over {len(runs)} simulated runs, where {bound:.1f} is chance: look at their scale (radius, "
@@ -105,48 +104,21 @@ def commands_explain_the_readings_best(case: Case) -> None:
         )
 
 
-def _log_likelihood(case: Case, run: list[Measurement]) -> float:
+def _log_likelihood(run: Innovations) -> float:
     """Of all readings, but for a constant; those that are far off count for no more than `FARTHEST`."""
     return -sum(
-        0.5 * min(seen.nis, FARTHEST**2 * len(seen.value)) + float(np.linalg.slogdet(seen.root)[1])
-        for _, seen in _innovations(case, run)
+        0.5 * min(seen.nis, FARTHEST**2 * len(seen.value)) + float(np.linalg.slogdet(seen.root)[1]) for _, seen in run
     )
 
 
-def _normalised(case: Case, run: list[Measurement]) -> dict[str, Matrix]:
+def _normalised(run: Innovations) -> dict[str, Matrix]:
     """(K, m) innovations of each sensor in their standard deviations, of those with as many elements as its first."""
     found: dict[str, list[list[float]]] = {}
-    for sensor, seen in _innovations(case, run):
+    for sensor, seen in run:
         found.setdefault(sensor, []).append(seen.normalised)
     return {name: np.array([one for one in all_ if len(one) == len(all_[0])]) for name, all_ in found.items()}
-
-
-def _innovations(case: Case, run: list[Measurement]) -> list[tuple[str, Innovation]]:
-    """Sensor and innovation of each reading that has one, from the configured start."""
-    estimator, found = case.estimator(), []
-    state = estimator.start(None)
-    for one in run:
-        step = estimator.step(state, one)
-        state = step.state
-        if step.innovation is not None:
-            found.append((one.sensor, step.innovation))
-    return found
 
 
 def _as_modelled(case: Case) -> bool:
     """Whether the scenario that is simulated has the noise that the filter is told."""
     return isinstance(case.robot, Simulated) and next(iter(case.robot.scenarios.values())).as_modelled
-
-
-def _runs(case: Case) -> list[list[Measurement]]:
-    """Simulated runs to hold the estimator against; SkipTest where there are none."""
-    if not case.given.recordings:
-        raise SkipTest("the recording was given, and statistics over seeds take a simulator")
-    return [case.passed(one) for one in case.given.recordings]
-
-
-STATISTICS: tuple[Callable[[Case], None], ...] = (
-    errors_are_as_large_as_stated,
-    innovations_are_white,
-    commands_explain_the_readings_best,
-)

@@ -146,6 +146,8 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         Trained for this configuration; noise of gyros and process are the model's.
     """
 
+    linearised = False  # joint angles are published less sure than they are filtered, see `inflation`
+
     def __init__(self, configuration: SalpConfiguration, model: ResidualModel) -> None:
         super().__init__(configuration)
         n = len(self._link_of)

@@ -365,6 +365,8 @@ def update(
             new_covariance[i, j] = covariance[i, j] + (spread * (own * gain[j]) - less)
     for i in range(size - 3):
         new_state[i] += gain[i] * innovation
+        if i < a:
+            new_state[i] = wrap(new_state[i])
     _move(new_state, gain[size - 3] * innovation, gain[size - 2] * innovation, gain[size - 1] * innovation)
     return innovation, spread, repeated, new_state, new_covariance
 

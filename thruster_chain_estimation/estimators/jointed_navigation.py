@@ -403,7 +403,8 @@ class JointedNavigation:
             turn = kernels.unobservable(toward, tick.tight)
             jumps = tuple(one.turned(*turn) for one in jumps)
         # A blow counts as if it were as likely as what the gate lets through.
-        share = min(1.0, self._gate.threshold(len(seen.value)) / seen.nis)
+        threshold = self._gate.threshold(len(seen.value))
+        share = threshold / seen.nis if seen.nis > threshold else 1.0
         by = bias_jumps.Corrected(slopes, seen, share)
         return tuple(one.corrected(by, used=accepted) for one in jumps)
 

@@ -15,7 +15,7 @@ from hopper_estimation.robot import ROBOT as HOPPER
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.contract.robot import find_robot
-from onboard_estimation.testing import Check, check_robot, checks
+from onboard_estimation.testing import Check, check_robot, checks, statistics
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
 from softrobot_estimation.model.configuration import LearningConfiguration, SoftRobotConfiguration
@@ -23,11 +23,19 @@ from softrobot_estimation.model.configuration import LearningConfiguration, Soft
 FEW_PARTICLES = SoftRobotConfiguration(learning=LearningConfiguration(particles=50))
 ROBOTS: dict[str, Any] = {"salp": None, "strapdown": None, "softrobot": FEW_PARTICLES}
 SLOW_TO_COMPILE = {"thruster_chain": None}
+SLOW_TO_SIMULATE = ("softrobot",)
+"""Whose statistics over seeds take longer than all of its other checks."""
+BASELINES = ("ba1", "dr1", "ba1_best", "dr1_best")
+
+
+def is_slow(name: str, check: Check) -> bool:
+    is_statistical = check.promise.__module__ == statistics.__name__
+    return name in SLOW_TO_COMPILE or (name in SLOW_TO_SIMULATE and is_statistical)
 
 
 def every_check() -> list[object]:
     return [
-        pytest.param(check, id=f"{name}-{check}", marks=pytest.mark.slow if name in SLOW_TO_COMPILE else ())
+        pytest.param(check, id=f"{name}-{check}", marks=pytest.mark.slow if is_slow(name, check) else ())
         for name, configuration in {**ROBOTS, **SLOW_TO_COMPILE}.items()
         for check in checks(find_robot(name), configuration)
     ]
@@ -45,7 +53,9 @@ def hops() -> tuple[Series, ...]:
     return tuple(one.rows(slice(None, None, 30)) for one in recording.sensors)
 
 
-@pytest.mark.parametrize("estimator", HOPPER.estimators)
+@pytest.mark.parametrize(
+    "estimator", [pytest.param(one, marks=pytest.mark.slow if one in BASELINES else ()) for one in HOPPER.estimators]
+)
 def test_hopper(estimator: str, hops: tuple[Series, ...]) -> None:
     check_robot(HOPPER, None, estimator, hops)
 

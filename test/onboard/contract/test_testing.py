@@ -192,7 +192,8 @@ def test_a_slip_breaks_the_promise_that_is_there_for_it(slip: str, promise: str)
 @pytest.mark.slow
 def test_most_slips_are_found_and_no_robot_without_one() -> None:
     missed = [slip for slip in SLIPS if not promises_broken(robot_with(slip))]
-    assert len(missed) <= len(SLIPS) // 16 * 2, missed
+    # A gate that is too narrow shows in what `evaluate` says of refused readings.
+    assert len(missed) <= 2, missed
     assert not promises_broken(robot_with("cart:")) | promises_broken(robot_with("rover:"))
 
 
