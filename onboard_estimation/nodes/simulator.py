@@ -110,6 +110,7 @@ class SimulatorNode(SteadyNode):
         parameters = NodeParameters(self, robot.configuration_type, self.host_type)
         self._host = host = parameters.host
         self._ahead_s = _AHEAD_S
+        self._spoil: Callable[[Sequence[Series]], Sequence[Series]] = tuple
         self._simulation, what = self._begin(robot, parameters.configuration)
         self._phase = -1
         self._estimate_ns = 0  # of the newest estimate, on the simulation's clock
@@ -144,7 +145,6 @@ class SimulatorNode(SteadyNode):
         scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
         rng = np.random.default_rng(host.seed)
         simulation = simulated.simulation(configuration, scenario, variant, rng, host.imu_rate_hz)
-        self._spoil: Callable[[Sequence[Series]], Sequence[Series]] = tuple
         if host.fault:
             from onboard_estimation.judging.options import parse_faults  # nodes without faults do without
             from onboard_estimation.judging.what_if import spoiling

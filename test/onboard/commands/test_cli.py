@@ -204,7 +204,7 @@ def test_tables_fit_sentences_are_whole_lines_and_names_are_no_markup(
     lines = command("evaluate", bag, "--output", tmp_path / "run").out.splitlines()
     assert max(len(line) for line in lines if line.startswith(" ")) <= 100
     assert lines[0] == "salp (ukf) on [bold]a bag, recorded data"
-    assert any(re.search(r"joint angles within [\d.]+ deg RMS\.$", line) for line in lines)
+    assert any(re.search(r"joint angles within [\d.]+ deg RMS[.;]", line) for line in lines)
     assert f"report: {tmp_path}/run/report.html" in lines
     again = next(line for line in lines if line.startswith("again:"))
     assert str(bag) in shlex.split(again.removeprefix("again:"))
