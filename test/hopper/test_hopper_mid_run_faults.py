@@ -22,8 +22,8 @@ WITHOUT_ATTITUDE = {"drop": ("imu/attitude",)}
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "none": ({}, ""),
     "none, without attitude": (WITHOUT_ATTITUDE, ""),
-    "gyro +0.05 rad/s": ({**WITHOUT_ATTITUDE, "fault": ("imu/low_g.gyro_y=+0.05@20",)}, "the gyro of imu/low_g"),
-    "gyro +0.15 rad/s": ({**WITHOUT_ATTITUDE, "fault": ("imu/low_g.gyro_y=+0.15@20",)}, "the gyro of imu/low_g"),
+    "gyro +0.05 rad/s": ({**WITHOUT_ATTITUDE, "fault": ("imu/low_g.gyro_y=+0.05@20",)}, "gyro of imu/low_g"),
+    "gyro +0.15 rad/s": ({**WITHOUT_ATTITUDE, "fault": ("imu/low_g.gyro_y=+0.15@20",)}, "gyro of imu/low_g"),
     "low-g scale +8 %": ({"fault": ("imu/low_g.accel_z=*1.08@20",)}, ""),
     "leg softer by a fifth": ({"fault": ("leg.stiffness=*0.8@20",)}, ""),
     "leg stiffer by half": ({"fault": ("leg.stiffness=*1.5@20",)}, ""),

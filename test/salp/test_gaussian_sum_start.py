@@ -89,14 +89,14 @@ def worst_ratio(recording: LoadedRecording, estimates: list[Estimate], from_s: f
 
 @pytest.mark.slow
 def test_a_start_that_is_far_off_is_found_out(recording: LoadedRecording) -> None:
-    """20 deg off at both joints, told as 5: within three standard deviations after two cycles."""
+    """20 deg off at both joints, told as 5: a usual error after two cycles, where one filter keeps an unlikely one."""
     worst = {}
     for name, configuration in (("doubted", CONFIGURATION), ("believed", UNDOUBTED)):
         pipeline = begun(recording, configuration, 20.0)
         estimates = list(pipeline.run(recording.measurements()))
         worst[name] = worst_ratio(recording, estimates, DECIDED_S + 0.3)
         assert pipeline.state.wide is None
-    assert worst["doubted"] < 3.0 < worst["believed"]
+    assert worst["doubted"] < 1.5 < 2.5 < worst["believed"]
 
 
 @pytest.mark.slow
