@@ -57,7 +57,7 @@ UNLIKELY = 6.3
 likelihood, has to make up for: both are published, weighed by the odds."""
 EVIDENCE = 16.0
 """At which it takes over, and is told of: the odds, and half as much again and more, for no model is exact and one of N
-links was chosen. Without any load 12 was reached in one simulated run with a draught; loads are told as soon with 16."""
+links was chosen. Without any load 12 was reached in one simulated run with a draught; loads are told as soon."""
 PUSH, PUSH_S = 0.2, 2.0
 """Of a thruster's limit, on each axis of a link in the room, and for how long it lasts: a draught, or a hand."""
 STOP_MARGIN_RAD = np.deg2rad(12.0)
