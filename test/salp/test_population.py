@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from salp_models import a_model
 from scipy.signal import lfilter
 
 from salp_estimation.estimators.residual_model import SLIP, Population
 from salp_estimation.model import friction_kernels as kernels
 from salp_estimation.model.configuration import ChainConfiguration
 from salp_estimation.model.gaits import GAITS
-from salp_estimation.training.population import fit_population, kinds, left_over
+from salp_estimation.training.population import creep, fit_population, kinds, left_over
+from salp_estimation.training.residual_training import HeldOutErrors, inflation
 from salp_estimation.training.runs import TRAINING_RATE_HZ, TrainingRun
 
 Array = NDArray[np.float64]
@@ -99,3 +103,38 @@ def test_markov_processes_are_recognised_under_noise() -> None:
     stddevs, times_s = left_over(noisy)
     np.testing.assert_allclose(stddevs, STDDEVS, rtol=0.08)
     np.testing.assert_allclose(times_s, TIME_S, rtol=0.1)
+
+
+def test_creep_is_a_root_mean_square_over_runs_of_which_one_is_assumed() -> None:
+    run, _ = made(np.random.default_rng(1), "forward")
+    rates = np.array([[1e-3, 0.0, 0.0, 5e-3, -5e-3]] * 4)
+    found = creep([replace(run, rest_rates=rates), run])  # the other run never rests
+    assumed = np.array([2e-4, 2e-4, 2e-3, 2e-3, 2e-3])
+    np.testing.assert_allclose(found, np.sqrt(0.5 * (rates[0] ** 2 + assumed**2)))
+
+
+def test_where_the_rooms_axes_are_not_known_pulls_are_as_likely_in_any_direction() -> None:
+    """The mean is that over all turns of the room, and so is the covariance of two pulls along one axis."""
+    population = a_model().population
+    x = 11 * np.arange(3) + 9
+    pulls = np.array([0.1 + 0.02j, 0.05j, -0.03])
+    parameters = population.parameters.copy()
+    parameters[x], parameters[x + 1] = pulls.real, pulls.imag
+    anyhow = replace(population, parameters=parameters).turned_anyhow()
+    np.testing.assert_array_equal(np.delete(anyhow.parameters, [*x, *(x + 1)]), np.delete(parameters, [*x, *(x + 1)]))
+    turned = np.exp(1j * np.linspace(0.0, 2.0 * np.pi, 400, endpoint=False))[:, None] * pulls
+    more = anyhow.uncertainty - population.uncertainty
+    for axis, seen in ((x, turned.real), (x + 1, turned.imag)):
+        np.testing.assert_allclose(anyhow.parameters[axis], 0.0)
+        np.testing.assert_allclose(more[np.ix_(axis, axis)], seen.T @ seen / len(seen), atol=1e-12)
+
+
+def test_errors_that_grow_with_time_decide_how_sure_the_filter_may_be() -> None:
+    sound = np.random.default_rng(3).normal(size=(400, 2))
+    grown = sound * np.where(np.arange(400) < 200, 1.0, 3.0)[:, None]
+    factors = [
+        inflation([HeldOutErrors(str(k), one, one, (one**2).mean(axis=1)) for k in range(40)])
+        for one in (sound, sound[:200] * 3.0, grown)
+    ]
+    assert factors[0] < 1.2
+    assert 2.7 < factors[1] == pytest.approx(factors[2], rel=0.15)
