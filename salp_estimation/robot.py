@@ -127,13 +127,7 @@ class SalpRobot(
 
     def truth_specification(self, configuration: SalpConfiguration) -> TruthSpecification:
         """Poses of all links; the noise of pose and joint angles follows from theirs."""
-        names, truth = configuration.chain.link_names, configuration.truth
-        count = len(names)
-        position, heading = truth.position_stddev_m**2, np.deg2rad(truth.heading_stddev_deg) ** 2
-        pose = np.diag([position / count, position / count, heading / count])
-        # Neighbouring joint angles share the heading of the link between them.
-        joints = heading * (2.0 * np.eye(count - 1) - np.eye(count - 1, k=1) - np.eye(count - 1, k=-1))
-        return TruthSpecification(names, "none", {"pose": pose, "joint_angles": joints})
+        return TruthSpecification(configuration.chain.link_names, "none", configuration.true_covariances())
 
     def true_parts(
         self, configuration: SalpConfiguration, bodies: Mapping[str, NDArray[np.float64]]

@@ -280,7 +280,7 @@ def trained(folder: Path, form: str, sources: Sequence[Source]) -> Trained:
     with tempfile.NamedTemporaryFile(dir=folder, suffix=".npz", delete=False) as file:
         path = Path(file.name)
     model.save(path)
-    return Trained({"residual_model": str(path)}, model.inflation)
+    return Trained({"residual_model": str(path)}, float(model.inflation[1]))
 
 
 # What is said of runs.

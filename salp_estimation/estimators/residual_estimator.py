@@ -85,6 +85,8 @@ class FilterState(NamedTuple):
         Sum of the `log_density` of all readings of the gyros.
     is_novel
         Whether it has been told that the robot is unlike those in training.
+    given
+        (3,) variances of the pose where it was last given, at the start or from outside.
     """
 
     state: Vector
@@ -95,13 +97,11 @@ class FilterState(NamedTuple):
     history: Any = None
     evidence: float = 0.0
     is_novel: bool = False
+    given: Vector = np.zeros(3)
 
     def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
         """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
-        evidence += self.evidence
-        return FilterState(
-            state, covariance, self.linearised, self.start, self.robots, self.history, evidence, self.is_novel
-        )
+        return FilterState(state, covariance, *self[2:6], self.evidence + evidence, *self[7:])
 
 
 class LaggedCommand(NamedTuple):
@@ -146,7 +146,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         Trained for this configuration; noise of gyros and process are the model's.
     """
 
-    linearised = False  # joint angles are published less sure than they are filtered, see `inflation`
+    linearised = False  # pose and joint angles are published less sure than they are filtered, see `inflation`
 
     def __init__(self, configuration: SalpConfiguration, model: ResidualModel) -> None:
         super().__init__(configuration)
@@ -170,7 +170,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         # (2 N + 2,) where pose, joint angles and biases, in this order, stand in the state of the filter.
         self._public = np.concatenate([np.arange(self._size - 3, self._size), np.arange(2 * n - 1)])
         self._public_block = np.ix_(self._public, self._public)
-        self._joints = self.space.tangent("joint_angles")
+        self._pose, self._joints = self.space.tangent("pose"), self.space.tangent("joint_angles")
 
     def start(self, initial: Estimate | None) -> ResidualState:
         """As told, and in doubt of the joint angles; with none, in doubt of the room's axes as well."""
@@ -265,7 +265,8 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         residuals = slice(self._parameters.stop, self._size - 3)
         whole[residuals, residuals] = np.eye(n + 2)
         whole[self._public_block] = covariance
-        return FilterState(state, whole, None, np.zeros(n + 2), robots), LaggedCommand(none, none, 0, none)
+        filtered = FilterState(state, whole, None, np.zeros(n + 2), robots, given=np.diagonal(covariance)[:3].copy())
+        return filtered, LaggedCommand(none, none, 0, none)
 
     def commanded(
         self, filtered: FilterState, wheels: LaggedCommand, elapsed_ns: int, rim_speeds_m_s: Vector
@@ -384,7 +385,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         corrected, seen = self._by_pose(filtered, given)
         if not given.is_known or seen.nis > POSE_GATE.threshold(3):
             corrected = self._replaced(filtered, given)
-        return corrected, seen
+        return corrected._replace(given=np.diagonal(corrected.covariance)[-3:].copy()), seen
 
     def _by_pose(self, now: FilterState, given: GivenPose) -> tuple[FilterState, Innovation]:
         before, of_pose = Moments(now.state, now.covariance), np.eye(self._size)[-3:].copy()
@@ -406,19 +407,22 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         return now.state[self._public], now.covariance[self._public_block]
 
     def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
-        """The same with joint angles as sure as they may be taken to be."""
+        """The same with pose and joint angles as sure as they may be taken to be."""
         mean, covariance = self.stated(filtered)
-        self.widen(covariance, self.inflation(filtered))
-        return mean, covariance
+        scales = self.inflation(filtered)
+        return mean, covariance * np.outer(scales, scales)
 
-    def inflation(self, now: FilterState) -> float:
-        """By how much joint angles are less sure where they are published: as held-out runs or this robot ask for."""
-        return max(self._model.inflation, math.sqrt(self.novelty(now)))
+    def inflation(self, now: FilterState) -> Vector:
+        """(2 N + 2,) by how much all is less sure where it is published: as held-out runs or this robot ask for.
 
-    def widen(self, covariance: Matrix, factor: float) -> None:
-        """Standard deviations of joint angles in one (2 N + 2, 2 N + 2) to publish, in place."""
-        covariance[self._joints] *= factor
-        covariance[:, self._joints] *= factor
+        Of the pose, what it has drifted since it was given.
+        """
+        pose, joints = np.maximum(self._model.inflation, math.sqrt(self.novelty(now))).tolist()
+        scales, variances = np.ones(len(self._public)), np.diagonal(now.covariance)[-3:]
+        drifted = 1.0 - np.divide(now.given, variances, out=np.ones(3), where=variances > now.given)
+        scales[self._pose] = np.sqrt(1.0 + (pose**2 - 1.0) * drifted)
+        scales[self._joints] = joints
+        return scales
 
 
 def _novelty_sentence(level: float) -> str:

@@ -118,7 +118,8 @@ class ResidualModel:
     gyro_noise
         (N, 2): standard deviation of a gyro's sample at rest, rad/s, and its growth with the wheel's rim speed, 1/m.
     inflation
-        What the filter's standard deviations of the joint angles are multiplied by: see `residual_training`.
+        (2,) what the filter's standard deviations of the pose and of the joint angles are multiplied by, as they are
+        published: see `residual_training`.
     held_out
         (R, 6) of each run that a training held out: its number in the header; RMS errors of the joint angles, deg, by
         the filter, and by what it should beat: without a model, by integrated commands, assumed straight; the share of
@@ -129,7 +130,7 @@ class ResidualModel:
     population: Population
     processes: SparseGaussianProcesses | None
     gyro_noise: Rows
-    inflation: float = 1.0
+    inflation: Vector = field(default_factory=lambda: np.ones(2))
     held_out: Rows = field(default_factory=lambda: np.zeros((0, 6)))
 
     @property
@@ -140,7 +141,7 @@ class ResidualModel:
     def save(self, path: Path) -> None:
         """Write it to a file; UserError where that fails."""
         arrays: model_file.Arrays = {**vars(self.population), "gyro_noise": self.gyro_noise}
-        arrays |= {"inflation": np.array([self.inflation]), "held_out": self.held_out}
+        arrays |= {"inflation": self.inflation, "held_out": self.held_out}
         if self.processes is not None:
             arrays |= {f"sparse_{name}": value for name, value in self.processes.arrays().items()}
         model_file.save(path, self.header, arrays)
@@ -166,10 +167,10 @@ class ResidualModel:
         if header.kind != "gaussian_process":  # which calibrates nothing
             model_file.refuse_no_covariance(values["uncertainty"], f"{path}: uncertainty")
         noise, held_out = values.pop("gyro_noise"), values.pop("held_out")
-        told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64)  # older files have it in the population
-        if told.shape != (1,) or not 1.0 <= told[0] < np.inf:
+        told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64).ravel()  # older files: one, or none
+        if len(told) not in (1, 2) or told.min() < 1.0:
             raise UserError(f"{path}: an inflation that is no number from 1 on; train it anew")
-        return cls(header, Population(**values), _processes(arrays, path), noise, float(told[0]), held_out)
+        return cls(header, Population(**values), _processes(arrays, path), noise, np.resize(told, 2), held_out)
 
     def require(self, configuration: SalpConfiguration, where: str) -> None:
         """UserError where the model was trained for another chain, other sensors or another form of them."""

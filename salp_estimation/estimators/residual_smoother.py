@@ -100,13 +100,13 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """Where an estimate is asked for: the public state (q,), its rows (q, n) of the covariance, and `inflation`."""
+    """Where an estimate is asked for: the public state (q,), its rows (q, n) of the covariance, `inflation` (q,)."""
 
     before: PastStep | None
     stamp_ns: int
     mean: Vector
     rows: Rows
-    inflation: float
+    inflation: Vector
 
 
 PastStep: TypeAlias = Prediction | Correction | Instant
@@ -181,7 +181,7 @@ class ResidualSmoother(ResidualEstimator):
     def _smoothed_at(self, instant: Instant, later: Later) -> Estimate:
         correction = -instant.rows @ later.adjoint
         covariance = instant.rows[:, self._public] - instant.rows @ later.information @ instant.rows.T
-        self.widen(covariance, instant.inflation)
+        covariance = covariance * np.outer(instant.inflation, instant.inflation)
         # Of the errors at the filtered state; then of those at the smoothed one.
         jacobian = self.space.right_jacobian(correction)
         covariance = jacobian @ covariance @ jacobian.T

@@ -188,3 +188,11 @@ class SalpConfiguration:
         stddevs = [initial.position_stddev_m] * 2 + [np.deg2rad(initial.heading_stddev_deg)]
         stddevs += [np.deg2rad(initial.joint_angle_stddev_deg)] * joints
         return np.diag(np.square(stddevs))
+
+    def true_covariances(self) -> dict[str, Matrix]:
+        """Of the truth's pose (3, 3) and joint angles (N - 1, N - 1), by the noise of the links' poses."""
+        count = len(self.chain.link_names)
+        position, heading = self.truth.position_stddev_m**2, np.deg2rad(self.truth.heading_stddev_deg) ** 2
+        # Neighbouring joint angles share the heading of the link between them.
+        joints = heading * (2.0 * np.eye(count - 1) - np.eye(count - 1, k=1) - np.eye(count - 1, k=-1))
+        return {"pose": np.diag([position, position, heading]) / count, "joint_angles": joints}

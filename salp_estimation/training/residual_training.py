@@ -2,9 +2,10 @@
 
 A regression knows the spread between robots from as many as it was given, perhaps two for each gait, and nothing of
 the filter's own approximations, nor of what the model's form leaves out and repeats with each cycle of a gait. So the
-filter itself is run on runs that were held out, from drawn initial errors, and the standard deviations of the joint
-angles that it publishes are multiplied by the factor that their errors ask for. What it weighs inside stays as it is:
-with larger spreads or residuals it would also learn less, and be further off. Only training runs are used.
+filter itself is run on runs that were held out, from drawn initial errors, and the standard deviations of the pose and
+of the joint angles that it publishes are multiplied by the factors that their errors ask for. What it weighs inside
+stays as it is: with larger spreads or residuals it would also learn less, and be further off. Only training runs are
+used.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
@@ -118,8 +120,9 @@ def train(
     return model, notes
 
 
-def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
+def _verdict(judged: Sequence[HeldOutErrors], factors: Vector) -> list[str]:
     """Sentences on what runs that were held out say of the model."""
+    of_pose, factor = factors.tolist()
     if len(judged) < 2:
         return [
             "how sure the filter may be cannot be judged: fewer than two runs are long enough. Its standard deviations "
@@ -130,7 +133,7 @@ def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
     found = [
         f"runs that were held out: joint angles off by {np.median(errors_deg):.1f} deg RMS in the median of "
         f"{len(judged)}, {worst.rms_deg:.1f} deg in the worst ({worst.label}); standard deviations are multiplied by "
-        f"{factor:.2f}, as these errors ask for"
+        f"{factor:.2f}, those of the pose by {of_pose:.2f}, as these errors ask for"
     ]
     if factor > LARGE_FACTOR and len(judged) >= _FEW:  # fewer runs ask for more whatever the form
         found.append(
@@ -268,22 +271,23 @@ def _header(
 
 @dataclass(frozen=True, eq=False)
 class HeldOutErrors:
-    """Of the joint angles of a run that the model had not seen, its start left out.
+    """Of a run that the model had not seen, its start left out.
 
     Attributes
     ----------
-    errors_rad, ratios
-        (K, N - 1): errors, and these over the standard deviations stated by the filter.
-    nees
-        (K,) per joint angle.
+    errors_rad
+        (K, N - 1) of the joint angles.
+    ratios, nees
+        Of the pose and of the joint angles: errors over the standard deviations stated by the filter (K, .), and the
+        NEES per degree of freedom (K,).
     references_deg
         RMS errors by each of the `references`, where there are any.
     """
 
     label: str
     errors_rad: Rows
-    ratios: Rows
-    nees: Rows
+    ratios: tuple[Rows, Rows]
+    nees: tuple[Vector, Vector]
     references_deg: tuple[float, ...] = ()
 
     @property
@@ -299,8 +303,8 @@ def _beside_references(judged: Sequence[HeldOutErrors], runs: Sequence[TrainingR
     """(R, 6) as `ResidualModel.held_out`; the share within 3 sigma with the factor that the other runs ask for."""
     labels, rows = [run.label for run in runs], []
     for one in judged:
-        factor = inflation([other for other in judged if other is not one])
-        within = float(np.mean(np.abs(one.ratios) <= 3.0 * factor))
+        factor = inflation([other for other in judged if other is not one])[1]
+        within = float(np.mean(np.abs(one.ratios[1]) <= 3.0 * factor))
         rows.append((labels.index(one.label), one.rms_deg, *one.references_deg, within))
     return np.array(rows, dtype=np.float64).reshape(-1, 6)
 
@@ -320,23 +324,24 @@ def held_out_errors(
     return [one for one in found if one is not None]
 
 
-def inflation(judged: Sequence[HeldOutErrors]) -> float:
-    """What standard deviations are to be multiplied by; at least 1, and a lot where less than two runs can tell.
+def inflation(judged: Sequence[HeldOutErrors]) -> Vector:
+    """(2,) what standard deviations of pose and joint angles are to be multiplied by.
 
-    With it the mean NEES of the held-out runs is the number of joint angles, and `_COVERED` of their errors lie within
-    three standard deviations, in either half of them: errors that grow with time decide, for the runs to come may be
-    longer. Of n runs the mean is not that of all the others to come: as of a variance that n samples tell, (n + 1) /
-    (n - 1) more is allowed for.
+    At least 1, and a lot where less than two runs can tell. With it the mean NEES of the held-out runs is the number of
+    degrees of freedom, and `_COVERED` of their errors lie within three standard deviations, in either half of them:
+    errors that grow with time decide, for the runs to come may be longer. Of n runs the mean is not that of all the
+    others to come: as of a variance that n samples tell, (n + 1) / (n - 1) more is allowed for.
     """
     count = len(judged)
     if count < 2:
-        return UNJUDGED_FACTOR
-    squares = [1.0]
-    for half in (0, 1):
-        mean = np.mean([np.array_split(one.nees, 2)[half].mean() for one in judged])
-        ratios = np.abs(np.concatenate([np.array_split(one.ratios, 2)[half].ravel() for one in judged]))
-        squares += [float(mean), (float(np.quantile(ratios, _COVERED)) / 3.0) ** 2]
-    return max(1.0, math.sqrt(max(squares) * (count + 1.0) / (count - 1.0)))
+        return np.full(2, UNJUDGED_FACTOR)
+    squares = np.ones((2, 5))
+    for part, half in product((0, 1), (0, 1)):
+        mean = np.mean([np.array_split(one.nees[part], 2)[half].mean() for one in judged])
+        ratios = np.abs(np.concatenate([np.array_split(one.ratios[part], 2)[half].ravel() for one in judged]))
+        squares[part, 2 * half : 2 * half + 2] = mean, (np.quantile(ratios, _COVERED) / 3.0) ** 2
+    out: Vector = np.sqrt(np.maximum(squares.max(axis=1) * (count + 1.0) / (count - 1.0), 1.0))
+    return out
 
 
 class _AsStated(ResidualEstimator):
@@ -365,25 +370,28 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     n = len(names)
     covariance = initial_covariance(configuration)
     error = covariance_root(covariance) @ np.random.default_rng(seed + _SEED).normal(size=len(covariance))
-    error[n + 2 :] = 0.0
+    error[n + 2 :] = error[:2] = 0.0
+    covariance[:2] = covariance[:, :2] = 0.0  # what is found of the position is its drift alone
     estimator = _AsStated(configuration, model)
-    mean = estimator.space.plus(np.concatenate([states[0], np.zeros(n)]), error)
+    space = estimator.space
+    mean = space.plus(np.concatenate([states[0], np.zeros(n)]), error)
     initial = Estimate(int(true_ns[0]), mean, covariance)
     channels = [series.channel for series in recording.series]
     record = Pipeline(estimator, channels, initial, configuration.lag_s).run(measurements)
     known = {int(stamp): state for stamp, state in zip(true_ns, states, strict=True)}
     start_ns = int(true_ns[0]) + round(SETTLE_S * NANOSECONDS_PER_SECOND)
-    joints = estimator.space.tangent("joint_angles")
-    noise = 2.0 * np.deg2rad(configuration.truth.heading_stddev_deg) ** 2 * np.eye(n - 1)
     judged = [one for one in record if one.stamp_ns >= start_ns and one.stamp_ns in known]
     if len(judged) < 20:
         return None
-    missed = np.array([one.mean[joints] - known[one.stamp_ns][3:] for one in judged])
-    missed = np.arctan2(np.sin(missed), np.cos(missed))
-    spread = np.array([one.covariance[joints, joints] for one in judged]) + noise
-    ratios = missed / np.sqrt(np.diagonal(spread, axis1=1, axis2=2))
     at_ns = np.array([one.stamp_ns for one in judged])
-    truth = np.array([known[stamp][3:] for stamp in at_ns.tolist()])
+    true = np.array([known[stamp] for stamp in at_ns.tolist()])
+    noise, errors, ratios, per_degree = configuration.true_covariances(), [], [], []
+    for name, values in {"pose": true[:, :3], "joint_angles": true[:, 3:]}.items():
+        here, tangent = space.coordinates(name), space.tangent(name)
+        errors.append(space.part(name).minus([one.mean[here] for one in judged], values))
+        spread = np.array([one.covariance[tangent, tangent] for one in judged]) + noise[name]
+        ratios.append(errors[-1] / np.sqrt(np.diagonal(spread, axis1=1, axis2=2)))
+        per_degree.append(nees(errors[-1], spread) / spread.shape[-1])
     beside = references(configuration, recording.series, initial, at_ns)
-    beside_deg = tuple(rms_deg(beside[name], truth) for name in WORDS)
-    return HeldOutErrors(label, missed, ratios, nees(missed, spread) / (n - 1), beside_deg)
+    beside_deg = tuple(rms_deg(beside[name], true[:, 3:]) for name in WORDS)
+    return HeldOutErrors(label, errors[1], (ratios[0], ratios[1]), (per_degree[0], per_degree[1]), beside_deg)

@@ -133,8 +133,9 @@ def test_errors_that_grow_with_time_decide_how_sure_the_filter_may_be() -> None:
     sound = np.random.default_rng(3).normal(size=(400, 2))
     grown = sound * np.where(np.arange(400) < 200, 1.0, 3.0)[:, None]
     factors = [
-        inflation([HeldOutErrors(str(k), one, one, (one**2).mean(axis=1)) for k in range(40)])
+        inflation([HeldOutErrors(str(k), one, (one, one), ((one**2).mean(axis=1),) * 2) for k in range(40)])
         for one in (sound, sound[:200] * 3.0, grown)
     ]
-    assert factors[0] < 1.2
-    assert 2.7 < factors[1] == pytest.approx(factors[2], rel=0.15)
+    assert (factors[0] < 1.2).all()
+    assert (factors[1] > 2.7).all()
+    np.testing.assert_allclose(factors[1], factors[2], rtol=0.15)
