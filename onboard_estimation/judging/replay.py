@@ -26,8 +26,8 @@ Rows = NDArray[np.float64]
 
 LARGE_STATE = 64
 """Dimensions beyond which covariances are what fills the memory, and not the number of estimates."""
-MOST_BYTES = 200_000_000
-"""Of their covariances: of a chain of 30 links 1,600 estimates, of 100 links 150."""
+MOST_BYTES = 100_000_000
+"""Of their covariances: of a chain of 30 links 800 estimates, of 100 links 75."""
 
 
 class Record(list[Estimate]):
