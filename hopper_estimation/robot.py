@@ -123,7 +123,7 @@ class HopperRobot(
         return hopper_shapes(configuration.robot.standing_height_m)
 
     metrics = offline("hopper_estimation.judging.report:hop_figures")
-    """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
+    """Errors by hop (M1 to M5), timing of events, agility, ground."""
 
     presented = offline("hopper_estimation.judging.report:presented")
     """Figures of its hops, height over time, phases by name."""

@@ -13,17 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import (
-    IMU,
-    NANOSECONDS_PER_SECOND,
-    Estimate,
-    Matrix,
-    Measurement,
-    Notice,
-    Vector,
-)
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.filtering.gating import Innovation, gate_threshold
 from onboard_estimation.pipeline.estimator import Estimator, Step
+from onboard_estimation.pipeline.sensor_trust import fault_news
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import (
     BOUND_TO_STDDEV,
@@ -65,7 +58,7 @@ class GyrosState(NamedTuple):
     stamp_ns, told_ns
         That the centre of mass belongs to, and of the last estimate; None: there was none.
     silent
-        Links whose silence was said.
+        Links whose gyros have been silent for long.
     """
 
     mean: Matrix
@@ -139,7 +132,9 @@ class GyrosEstimator(Estimator[GyrosState]):
             return Step(state._replace(force=measurement.value.copy()))
         link = self._sensors[measurement.sensor]
         state, innovation = self._turned(state, link, stamp_ns, float(measurement.value[IMU.angular_velocity][2]))
-        state, notices = self._silence(state, stamp_ns)
+        before = state
+        state = state._replace(silent=frozenset(np.flatnonzero(stamp_ns - state.last_ns > _SILENT_NS).tolist()))
+        notices = fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
         if state.told_ns is not None and stamp_ns - state.told_ns < _TELLS_EVERY_NS:
             return Step(state, None, innovation, notices)
         return Step(state._replace(told_ns=stamp_ns), self._estimate(state, stamp_ns), innovation, notices)
@@ -206,21 +201,10 @@ class GyrosEstimator(Estimator[GyrosState]):
         stddev[1] += unknown * step_s
         return state._replace(centre=centre, centre_stddev=stddev, stamp_ns=stamp_ns)
 
-    def _silence(self, state: GyrosState, stamp_ns: int) -> tuple[GyrosState, tuple[Notice, ...]]:
-        """Sentences on IMUs that have been silent for long; once each time."""
-        late = stamp_ns - state.last_ns
-        silent = frozenset(np.flatnonzero(late > _SILENT_NS).tolist())
-        if silent == state.silent:
-            return state, ()
-        names, at_s = self._chain.link_names, stamp_ns / NANOSECONDS_PER_SECOND
-        notices = tuple(
-            Notice(
-                f"the IMU of {names[link]} has been silent for {late[link] / NANOSECONDS_PER_SECOND:.1f} s at "
-                f"{at_s:.3f} s: its heading is not known any more"
-            )
-            for link in sorted(silent - state.silent)
-        )
-        return state._replace(silent=silent), notices
+    def sensor_faults(self, state: GyrosState) -> dict[str, str]:
+        """IMUs that have been silent for long."""
+        imus = [f"imu/{self._chain.link_names[link]}" for link in sorted(state.silent)]
+        return {imu: f"{imu} is silent: its link's heading is not known any more" for imu in imus}
 
     def _estimate(self, state: GyrosState, stamp_ns: int) -> Estimate:
         space, c = self.space, self._c

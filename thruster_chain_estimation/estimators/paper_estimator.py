@@ -22,7 +22,14 @@ from onboard_estimation.base.measurement import (
 )
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.pipeline.estimator import Estimator, Event, Step
-from onboard_estimation.pipeline.sensor_trust import SILENT_S, TRUST_READINGS, SensorTrust, bridged_s, others_are_well
+from onboard_estimation.pipeline.sensor_trust import (
+    SILENT_S,
+    TRUST_READINGS,
+    SensorTrust,
+    bridged_s,
+    fault_news,
+    others_are_well,
+)
 from thruster_chain_estimation.estimators.paper_filter import Moments, PaperFilter
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import COMMAND, initial_mean, prior_stddev, published_space
@@ -51,7 +58,7 @@ class PaperState:
     untold
         By link, what its last correction saw, until its next message tells it.
     silent
-        Links whose IMUs have not been heard for long, which has been said.
+        Links whose IMUs have not been heard for long.
     unlike
         By link, its last readings in a row of which the accelerations did not fit, and the rate did.
     """
@@ -130,7 +137,10 @@ class PaperEstimator(Estimator[PaperState]):
             told, untold = state.untold[link], list(state.untold)
             untold[link] = None
             state = replace(state, untold=tuple(untold))
-        state = self._listened(state, link, stamp_ns, events)
+        last_ns = [stamp_ns if imu.last_ns is None else imu.last_ns for imu in state.imus]
+        silent = {other for other, at_ns in enumerate(last_ns) if stamp_ns - at_ns > SILENT_S * NANOSECONDS_PER_SECOND}
+        before, state = state, replace(state, silent=frozenset(silent - {link}))
+        events += fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
         return Step(state, estimate, told, tuple(events))
 
     def _configured(self) -> tuple[Vector, Matrix]:
@@ -202,20 +212,14 @@ class PaperEstimator(Estimator[PaperState]):
             "errors, --estimator robust"
         )
 
-    def _listened(self, state: PaperState, link: int, stamp_ns: int, events: list[Event]) -> PaperState:
-        """Say once which IMUs have fallen silent."""
-        silent = set(state.silent) - {link}
-        for other, imu in enumerate(state.imus):
-            last_ns = stamp_ns if imu.last_ns is None or other == link else imu.last_ns
-            if other not in silent and stamp_ns - last_ns > SILENT_S * NANOSECONDS_PER_SECOND:
-                silent.add(other)
-                sentence = (
-                    f"nothing of imu/{self._names[other]} for {SILENT_S:g} s, at "
-                    f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: the filter goes on with the others, and what "
-                    f"only that IMU tells of {self._names[other]} grows less certain"
-                )
-                events.append(Notice(sentence))
-        return replace(state, silent=frozenset(silent))
+    def sensor_faults(self, state: PaperState) -> dict[str, str]:
+        """IMUs that have been silent for long."""
+        names = [self._names[link] for link in sorted(state.silent)]
+        return {
+            f"imu/{name}": f"imu/{name} is silent: the filter goes on with the others, and what only this IMU tells of "
+            f"{name} grows less certain"
+            for name in names
+        }
 
 
 def _gathered(state: PaperState, link: int, stamp_ns: int) -> PaperState:

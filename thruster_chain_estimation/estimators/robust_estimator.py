@@ -30,12 +30,12 @@ from onboard_estimation.base.measurement import (
 )
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
+from onboard_estimation.pipeline.sensor_trust import fault_news
 from thruster_chain_estimation.estimators.jointed_navigation import (
     ANY_RAD,
     SILENT_S,
     TICK_NS,
     UNSEEN_RAD_S,
-    Advanced,
     JointedNavigation,
     NavigationState,
     Pinned,
@@ -72,6 +72,12 @@ UNSEEN_M_S = 0.5
 MOVING_N = 1e-6
 RATE_OF_REACH = 2.0
 """rad/s at which an unknown part of the chain may turn."""
+SILENT = "is silent: the heading of its link grows uncertain, and is lost if that lasts"
+STUCK = "repeats one reading: it is stuck, and left out until its readings change"
+LOST = (
+    "is of a link whose heading is lost, it may be any: it is found again by what both sides of a pin feel, once this "
+    "IMU is heard and the chain is pushed; until then nothing more is learned of masses"
+)
 RESTING_RAD_S, RESTING_M_S = 0.02, 0.02
 """A given start with less is taken for one at rest."""
 
@@ -193,13 +199,13 @@ class RobustEstimator(Estimator[RobustState]):
         if not (np.isfinite(rate[2]) and np.isfinite(force[:2]).all()):
             return Step(state, used=False)
         reading = np.array([now_s - self._delay_s, rate[2], force[0], force[1]])
-        state, events = self._heard(state, self._link_of[measurement.sensor], reading)
-        heard, innovation = state.navigation, None
-        if (gap_s := now_s - heard.tick_s) > LONGEST_GAP_S:
+        before, state, innovation = state, self._heard(state, self._link_of[measurement.sensor], reading), None
+        said: list[str] = []
+        if (gap_s := now_s - state.navigation.tick_s) > LONGEST_GAP_S:
             state = self._restarted(state, now_s)
-            events += [Notice(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept")]
+            said.append(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept")
         while True:
-            tick_s, before = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND, state
+            tick_s = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND
             if tick_s > now_s - self._delay_s or not self.navigation.ready(state.navigation, tick_s, now_s):
                 break
             at_rest = not (state.pushed or state.moving) and tick_s < self.configuration.initial.rest_s
@@ -217,35 +223,37 @@ class RobustEstimator(Estimator[RobustState]):
                 passed=(*state.passed, PastTick(tick.transition, pinned, passage, tick.closings)),
             )
             state = state._replace(silent=self._silent(state, now_s))
-            events += self._notices(before, state, tick, now_s)
+            at_s = start_ns / NANOSECONDS_PER_SECOND + tick_s
+            if passage.taken_over:
+                said.append(f"masses changed at about {at_s:.2f} s: they are learned anew")
+            if tick.jump is not None:
+                said.append(self._jump_notice(tick.jump, at_s))
+        for link in sorted(set(_lost(before)) - set(_lost(state))):
+            said.append(
+                f"the heading of {self._chain.link_names[link]} is found again, by what both sides of a pin feel"
+            )
+        news = fault_news(self.sensor_faults(before), self.sensor_faults(state), measurement.stamp_ns)
         estimate = self.told(state, measurement.stamp_ns) if state.passed else None
         used = self._link_of[measurement.sensor] not in state.stuck
-        return Step(state, estimate, innovation, tuple(events), used)
+        return Step(state, estimate, innovation, (*map(Notice, said), *news), used)
 
     def sensor_faults(self, state: RobustState) -> dict[str, str]:
         """IMUs that are silent or stuck, and those of links whose heading is lost."""
-        found = dict.fromkeys(_lost(state), "its link's heading is lost until the pins show it again")
-        found |= dict.fromkeys(state.silent, "it is silent")
-        found |= dict.fromkeys(state.stuck, "it repeats one reading: it is stuck, and left out")
-        return {f"imu/{self._chain.link_names[link]}": sentence for link, sentence in found.items()}
+        found: dict[str, str] = {}
+        for links, words in ((state.silent, SILENT), (state.stuck, STUCK), (_lost(state), LOST)):
+            for link in links:
+                sensor = f"imu/{self._chain.link_names[link]}"
+                found[sensor] = f"{found[sensor]}; {words}" if sensor in found else f"{sensor} {words}"
+        return found
 
-    def _heard(self, state: RobustState, link: int, reading: Vector) -> tuple[RobustState, list[Notice]]:
+    def _heard(self, state: RobustState, link: int, reading: Vector) -> RobustState:
         """With one more reading of a link's IMU, unless it is stuck."""
         repetitions, readings = state.repetitions[link].heard(reading)
         navigation, stuck = state.navigation, state.stuck - {link} | ({link} if repetitions.stuck else set())
         for one in readings:
             navigation = self.navigation.heard(navigation, link, one)
         kept = (*state.repetitions[:link], repetitions, *state.repetitions[link + 1 :])
-        after, notices = state._replace(navigation=navigation, repetitions=kept, stuck=stuck), list[Notice]()
-        if link in stuck - state.stuck:
-            at_s = (state.start_ns or 0) / NANOSECONDS_PER_SECOND + reading[0]
-            notices.append(
-                Notice(
-                    f"imu/{self._chain.link_names[link]} repeats one reading at {at_s:.2f} s: it is stuck, and left "
-                    "out until its readings change"
-                )
-            )
-        return after, notices
+        return state._replace(navigation=navigation, repetitions=kept, stuck=stuck)
 
     def told(self, state: RobustState, stamp_ns: int) -> Estimate:
         """The estimate at a stamp, from a state that has come up to it."""
@@ -349,32 +357,6 @@ class RobustEstimator(Estimator[RobustState]):
         last_s = [readings[-1, 0] if len(readings) else -np.inf for readings in state.navigation.readings]
         silent = frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * SILENT_S)
         return silent - state.stuck
-
-    def _notices(self, before: RobustState, after: RobustState, tick: Advanced, now_s: float) -> list[Notice]:
-        """What a tick brought that somebody should know."""
-        out, names = [], self._chain.link_names
-        start_s = (after.start_ns or 0) / NANOSECONDS_PER_SECOND
-        tick_s = start_s + tick.state.tick_s
-        if after.parameters.changes > before.parameters.changes:
-            out.append(f"masses changed at about {tick_s:.2f} s: they are learned anew")
-        for link in sorted(after.silent - before.silent):
-            out.append(
-                f"the IMU of {names[link]} is silent at {start_s + now_s:.2f} s: its heading grows uncertain, and is "
-                "lost if that lasts; then nothing more is learned of masses"
-            )
-        lost, were_lost = (set(_lost(one)) for one in (after, before))
-        for link in sorted(lost - were_lost):
-            out.append(
-                f"the heading of {names[link]} is lost at {tick_s:.2f} s, it may be any: it is found again by what "
-                "both sides of its pin feel, once its IMU is heard and the chain is pushed"
-            )
-        for link in sorted(were_lost - lost):
-            out.append(
-                f"the heading of {names[link]} is found again at {tick_s:.2f} s, by what both sides of its pin feel"
-            )
-        if tick.jump is not None:
-            out.append(self._jump_notice(tick.jump, tick_s))
-        return [Notice(sentence) for sentence in out]
 
     def _jump_notice(self, jump: BiasJump, tick_s: float) -> str:
         """Which bias has jumped."""

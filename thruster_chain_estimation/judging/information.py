@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering.moments import correction, see
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate, read_imus, rods
 from thruster_chain_estimation.model.space import BOUND_TO_STDDEV, prior_stddev
@@ -275,7 +276,8 @@ def predict(
     noise = np.diff(path.time_s)[:, None] * (density[free] / scale[free]) ** 2
     variances = np.empty((len(gradients), len(free)))
     for k, gradient in enumerate(gradients):
-        covariance = _updated(covariance, gradient if seen is None else gradient[seen[k]])
+        read = gradient if seen is None else gradient[seen[k]]
+        _, covariance = correction(covariance, see(covariance, np.zeros(len(read)), read, np.eye(len(read))))
         variances[k] = np.diag(covariance)
         if k < len(transitions):
             covariance = _carried(covariance, transitions[k]) + np.diag(noise[k])
@@ -283,15 +285,6 @@ def predict(
     stddev[:, free] = np.sqrt(np.maximum(variances, 0.0)) * scale[free]
     final[np.ix_(free, free)] = covariance * np.outer(scale[free], scale[free])
     return stddev, final
-
-
-def _updated(covariance: Matrix, gradient: Matrix) -> Matrix:
-    """Kalman's covariance (M, M) after outputs of unit noise (m, M)."""
-    across = gradient @ covariance
-    root = np.linalg.cholesky(np.eye(len(gradient)) + across @ gradient.T)
-    whitened = np.linalg.solve(root, across)
-    updated: Matrix = covariance - whitened.T @ whitened
-    return updated
 
 
 def _carried(covariance: Matrix, transition: Matrix) -> Matrix:

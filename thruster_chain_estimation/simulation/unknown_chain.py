@@ -62,27 +62,8 @@ _OTHERS = {
     "imu_rate_hz": "imu.rate_hz",
     "gravity_m_s2": "gravity_m_s2",
 }
-# Said for people, or found out afterwards of what nothing is judged on.
-_FOR_PEOPLE = {
-    "thruster_command_rate_hz",
-    "motion_capture_rate_hz",
-    "seconds",
-    "number_of_links",
-    "links.com_offset_m",
-    "links.thruster_place_m",
-    "links.thruster_angle_rad",
-    "links.thruster_gain",
-    "links.thruster_gain_reverse",
-    "links.thruster_time_constant_s",
-    "links.length_m",
-    "links.imu_place_m",
-    "links.imu_mounting_rotation_vector_rad",
-    "links.imu_clock_offset_s",
-    "links.imu_clock_drift_ppm",
-    "links.gyro_bias_at_start_rad_s",
-    "links.gyro_bias_at_end_rad_s",
-    "links.accelerometer_bias_m_s2",
-}
+# Said for people.
+_FOR_PEOPLE = {"thruster_command_rate_hz", "motion_capture_rate_hz", "seconds", "number_of_links"}
 _INITIAL_HEADING_STDDEV_RAD = 0.005  # 0.2 deg of a frame and 0.2 deg of the bodies' alignment, data sheet
 # By the data sheets of the motion capture and of the IMUs: 500 deg/s, 4 g.
 _DATA_SHEETS = {
@@ -270,7 +251,10 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
             late_s = number(file, found, "motion_capture_late_s")
         weighed, notes = _weighed(file, found, names, start_ns)
         series.append(weighed)
-        notes += said_of_unread(file, found, _FOR_PEOPLE)
+        # What else was found out of a link nothing is judged on.
+        notes += said_of_unread(
+            file, found, {*_FOR_PEOPLE, *(one for one in found.unread() if one.startswith("links."))}
+        )
     tables = _of_all_links(path, "truth", names, POSE_COLUMNS)
     late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
     for name, table in tables.items():
