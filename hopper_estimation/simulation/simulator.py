@@ -31,7 +31,7 @@ from hopper_estimation.simulation.foreign_effects import ForeignEffects, Foreign
 from hopper_estimation.simulation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
 from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
-from onboard_estimation.contract.signals import digits, first_order, spread
+from onboard_estimation.contract.signals import digits, spread, wandered
 from onboard_estimation.contract.simulated import Changing, Place
 
 Rows = NDArray[np.float64]
@@ -78,8 +78,7 @@ class _Wander:
         self._at = stddev * rng.normal(size=count)
 
     def next(self, ticks: int) -> Rows:
-        drive = np.sqrt(1.0 - self._keep**2) * self._stddev * self._rng.normal(size=(ticks, len(self._at)))
-        out = first_order(1.0, self._keep, drive, self._at)
+        out = wandered(self._rng, self._keep, ticks, self._at, self._stddev)
         self._at = out[-1]
         return out
 

@@ -138,8 +138,8 @@ def test_what_is_told_live_is_that_of_the_instant_with_a_forecast() -> None:
     assert told["net_n.link_3"] == pytest.approx(-1.0)
     assert (told["rank"], told["states"]) == (11.0, 12.0)
     assert told["smallest"] > 0.1
-    assert now.hidden == "the common heading"
-    assert now.forecast.startswith("push thruster ")
+    assert now.words.startswith("push thruster ")
+    assert now.words.endswith("; nothing tells at this moment: the common heading")
 
 
 # The command.

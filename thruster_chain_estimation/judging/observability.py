@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.contract.observed import Observed
 from thruster_chain_estimation.judging.information import (
     AssumedChain,
     ObservedChain,
@@ -387,36 +388,23 @@ def _k(mass: Matrix) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     return added.T @ np.linalg.solve(weighted @ differenced.T, weighted)
 
 
-class ObservedNow(NamedTuple):
-    """Names and values of the message `observability`, and sentences beside it.
-
-    Attributes
-    ----------
-    names, values
-        `normal_n.<link>` and `net_n.<link>`: the two sides of Theorem 4, N; `turning.<link>`: its row of F; `rank`, of
-        `states`; `smallest`: smallest scaled singular value of what can be observed.
-    hidden
-        What no output tells at this instant; empty: nothing.
-    forecast
-        Which push would tell most.
-    """
-
-    names: tuple[str, ...]
-    values: Vector
-    hidden: str
-    forecast: str
-
-
 def observed_now(
     assumed: AssumedChain, link_names: tuple[str, ...], mean: Vector, covariance: Matrix, thrust_n: Vector
-) -> ObservedNow:
-    """From what an estimator tells (4N + 4: mean and covariance) and the thrust (N,) that is commanded."""
+) -> Observed:
+    """From what an estimator tells (4N + 4: mean and covariance) and the thrust (N,) that is commanded.
+
+    Named are `normal_n.<link>` and `net_n.<link>`, the two sides of Theorem 4, N; `turning.<link>`, its row of F;
+    `rank`, of `states`; `smallest`, the smallest scaled singular value of what can be observed. In words, which push
+    would tell most, and what no output tells at this instant.
+    """
     state, whole = assumed.from_published(mean, covariance)
     thrust = assumed.started(thrust_n)
     conditions = theorem_conditions(assumed.chain, state, thrust)
     seen = observability(assumed.chain, state, thrust, assumed.prior_stddev, letters=1)
-    best = forecast(assumed, state, whole)
+    words = str(forecast(assumed, state, whole))
+    if seen.unobservable[0]:
+        words += f"; nothing tells at this moment: {', '.join(seen.unobservable[0])}"
     names = tuple(f"{side}.{link}" for side in conditions._fields for link in link_names)
     told = [seen.rank[0], len(seen.states), seen.smallest_observable[0]]
     values = np.concatenate([*(side[0] for side in conditions), told])
-    return ObservedNow((*names, "rank", "states", "smallest"), values, ", ".join(seen.unobservable[0]), str(best))
+    return Observed((*names, "rank", "states", "smallest"), values, words)
