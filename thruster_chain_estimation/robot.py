@@ -34,7 +34,6 @@ from thruster_chain_estimation.model.configuration import ThrusterChainConfigura
 if TYPE_CHECKING:
     from thruster_chain_estimation.estimators.robust_smoother import RobustSmoother
 
-Rows = NDArray[np.float64]
 
 _ESTIMATORS: Mapping[str, Callable[[ThrusterChainConfiguration], Estimator[Any]]] = {
     "robust": RobustEstimator,
@@ -175,7 +174,7 @@ class ThrusterChainRobot(
 
     def true_parts(
         self, configuration: ThrusterChainConfiguration, bodies: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, Rows]:
+    ) -> dict[str, Matrix]:
         """Headings and centre of mass from the poses of the links; masses and inertias where they were weighed."""
         chain = configuration.chain
         poses = np.stack([planar_pose(bodies[name]) for name in chain.link_names], axis=1)
@@ -187,14 +186,14 @@ class ThrusterChainRobot(
         parts["position"] = space.centre_of_mass(poses[..., :2], masses)
         return parts
 
-    def outline(self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows) -> Rows:
+    def outline(self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Matrix) -> Matrix:
         """Polyline through the ends of the links."""
         headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
         return space.outline(configuration.chain, headings, masses, position)
 
     def body_poses(
-        self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows
-    ) -> dict[str, Rows]:
+        self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Matrix
+    ) -> dict[str, Matrix]:
         """Poses of the links, at their middles, x along the link."""
         headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
         middles = space.link_positions(configuration.chain.lengths, headings, masses, position)

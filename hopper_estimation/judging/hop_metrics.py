@@ -29,12 +29,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hopper_estimation.judging.hop_truth import TrueHops
 from hopper_estimation.judging.hops import HopCycles, HopMatches, match_cycles
-
-Array = NDArray[np.float64]
+from hopper_estimation.model.phases import Array
 
 METRICS = ("m1", "m2", "m3", "m4", "m5")
 _KEYS = {

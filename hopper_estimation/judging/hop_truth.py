@@ -27,13 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from hopper_estimation.judging.hops import HopCycles, HopEvents, finite_samples, hop_cycles
-from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
+from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN, Array
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.soundness.stretches import runs
-
-Array = NDArray[np.float64]
 
 _CONTACT_M_S2 = 20.0
 _SLOWEST_M_S = 0.7

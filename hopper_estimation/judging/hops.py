@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hopper_estimation.model.phases import APEX, EVENTS, LIFTOFF, MAX_SQUAT, TOUCHDOWN
+from hopper_estimation.model.phases import APEX, EVENTS, LIFTOFF, MAX_SQUAT, TOUCHDOWN, Array
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, PhaseEvent
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 EVENT_TOLERANCE_S = 0.15

@@ -19,6 +19,7 @@ from hopper_estimation.judging.hop_truth import TrueHops, true_hops
 from hopper_estimation.judging.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, hop_cycles
 from hopper_estimation.model import agility, phases
 from hopper_estimation.model.configuration import COMMANDED_HEIGHT, HIGH_G, LOW_G, HopperConfiguration
+from hopper_estimation.model.phases import Array
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.presentation import metric_label, shown_figures
@@ -35,8 +36,6 @@ from onboard_estimation.contract.result import (
     error_figures,
     honesty_figures,
 )
-
-Array = NDArray[np.float64]
 
 _FEWEST_SAMPLES = 50
 _SAME_TOUCHDOWN_S = 0.1

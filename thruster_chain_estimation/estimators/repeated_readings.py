@@ -52,9 +52,7 @@ class Repetitions(NamedTuple):
         whole = chances[0] * chances[1]
         if min(chances[0] ** counts[0], chances[1] ** counts[1], whole ** min(counts)) < CHANCE:
             return Repetitions(known, self.share, (), stuck=True), ()
-        share = tuple(
-            old + ((count > 0) - old) / MEMORY for count, old in zip(counts, self.share, strict=True)
-        )
+        share = tuple(old + ((count > 0) - old) / MEMORY for count, old in zip(counts, self.share, strict=True))
         if all(counts) and whole**HELD < CHANCE:
             return Repetitions(known, share, (*self.held, reading)), ()
         return Repetitions(known, share), (*self.held, reading)

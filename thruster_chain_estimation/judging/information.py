@@ -32,8 +32,6 @@ from thruster_chain_estimation.model.configuration import ThrusterChainConfigura
 from thruster_chain_estimation.model.dynamics import propagate, read_imus, rods
 from thruster_chain_estimation.model.space import BOUND_TO_STDDEV, prior_stddev
 
-Array = NDArray[np.float64]
-
 LONGEST_STEP_S = 0.01
 """Of the integration; longer intervals are divided."""
 _STEP = 1e-30
@@ -230,7 +228,7 @@ def _read_and_moved(
     return read, motion
 
 
-def scaled_jacobians(chain: ObservedChain, path: Trajectory, scale: Vector) -> tuple[Array, Array]:
+def scaled_jacobians(chain: ObservedChain, path: Trajectory, scale: Vector) -> tuple[Matrix, Matrix]:
     """Transitions (K - 1, 2N, M) and output gradients (K, 3N, M) of the M states of which `scale` is not zero.
 
     Headings and rates, which move, must be among them.
@@ -296,7 +294,7 @@ def _carried(covariance: Matrix, transition: Matrix) -> Matrix:
     return carried
 
 
-def gramians(chain: ObservedChain, path: Trajectory, prior_stddev: ArrayLike, window_s: float) -> tuple[Vector, Array]:
+def gramians(chain: ObservedChain, path: Trajectory, prior_stddev: ArrayLike, window_s: float) -> tuple[Vector, Matrix]:
     """Starts (W,) s and Gramians (W, M, M), scaled, of windows one after the other; the last one is whole, too."""
     scale = np.asarray(prior_stddev, dtype=np.float64)
     transitions, gradients = scaled_jacobians(chain, path, scale)

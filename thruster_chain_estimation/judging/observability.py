@@ -44,8 +44,6 @@ from thruster_chain_estimation.judging.information import (
 )
 from thruster_chain_estimation.model import dynamics
 
-Array = NDArray[np.float64]
-
 HORIZON_S = 0.1
 """T of the scaling: the length of one pulse of the paper's square waves."""
 LETTERS = 2
@@ -69,15 +67,15 @@ class Jet:
     __slots__ = ("parts",)
     __array_ufunc__ = None  # so that array * jet asks the jet
 
-    def __init__(self, parts: Mapping[int, Array]) -> None:
+    def __init__(self, parts: Mapping[int, Matrix]) -> None:
         self.parts = dict(parts)
 
     @property
-    def real(self) -> Array:
+    def real(self) -> Matrix:
         """What is left when every symbol is zero."""
         return self.parts[0]
 
-    def __add__(self, other: Jet | Array | float) -> Jet:
+    def __add__(self, other: Jet | Matrix | float) -> Jet:
         parts = dict(self.parts)
         for mask, part in _parts(other).items():
             parts[mask] = parts[mask] + part if mask in parts else part
@@ -88,14 +86,14 @@ class Jet:
     def __neg__(self) -> Jet:
         return Jet({mask: -part for mask, part in self.parts.items()})
 
-    def __sub__(self, other: Jet | Array | float) -> Jet:
+    def __sub__(self, other: Jet | Matrix | float) -> Jet:
         return self + (-other)
 
-    def __rsub__(self, other: Array | float) -> Jet:
+    def __rsub__(self, other: Matrix | float) -> Jet:
         return -self + other
 
-    def __mul__(self, other: Jet | Array | float) -> Jet:
-        parts: dict[int, Array] = {}
+    def __mul__(self, other: Jet | Matrix | float) -> Jet:
+        parts: dict[int, Matrix] = {}
         for mask, part in self.parts.items():
             for their_mask, their_part in _parts(other).items():
                 if not mask & their_mask:
@@ -118,7 +116,7 @@ class Jet:
         sine, cosine = np.sin(self.real), np.cos(self.real)
         return self._series(cycle((sine, cosine, -sine, -cosine))), self._series(cycle((cosine, -sine, -cosine, sine)))
 
-    def _series(self, derivatives: Iterable[Array]) -> Jet:
+    def _series(self, derivatives: Iterable[Matrix]) -> Jet:
         """Taylor's, of a function with these derivatives at the value: it ends, as powers of the nilpotent part do."""
         nilpotent = Jet({mask: part for mask, part in self.parts.items() if mask})
         total, power = Jet({}), Jet({0: np.ones(1)})
@@ -134,7 +132,7 @@ class Jet:
         return Jet({mask | bit: part for mask, part in self.parts.items() if not mask & bit})
 
 
-def _parts(number: Jet | Array | float) -> Mapping[int, Array]:
+def _parts(number: Jet | Matrix | float) -> Mapping[int, Matrix]:
     return number.parts if isinstance(number, Jet) else {0: np.asarray(number)}
 
 
@@ -211,7 +209,7 @@ def observability_matrices(
     prior_stddev: Vector,
     on: tuple[int, ...],
     letters: int = LETTERS,
-) -> Array:
+) -> Matrix:
     """Scaled observability matrices (K, 3N words, M); parameters as for `observability`, thrusters `on` for all K."""
     free = np.flatnonzero(prior_stddev)
     start = _started(states, prior_stddev, free)
@@ -254,7 +252,7 @@ def _flowed(chain: ObservedChain, at: Jets, field: list[int | None], thrust: Mat
     return after
 
 
-def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
+def _loaded(at: Jets, thrust: Matrix) -> tuple[Jets, Jets]:
     """The scratch of `dynamics`, from states (5N, 1) and thrust, N arrays."""
     count = len(thrust)
     pushed = np.empty((count, 1), dtype=object)
@@ -267,7 +265,7 @@ def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
     return blocks_of, whole
 
 
-def _slopes(chain: ObservedChain, at: Jets, thrust: Array) -> list[Jet]:
+def _slopes(chain: ObservedChain, at: Jets, thrust: Matrix) -> list[Jet]:
     """Derivatives of headings and rates (2N)."""
     of_links, whole = _loaded(at, thrust)
     dynamics.push_links(chain.links, True, 1, of_links, whole)
