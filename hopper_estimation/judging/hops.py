@@ -311,17 +311,6 @@ def match_events(
     return EventTiming(error, delay, len(truth) - len(pairs), int(np.sum(judged & ~mutual)))
 
 
-def event_summary(
-    true: HopEvents,
-    estimated: HopEvents,
-    covered_s: tuple[float, float] | None = None,
-    unknown_s: ArrayLike = (),
-) -> dict[str, dict[str, Any]]:
-    """`EventTiming.summary` of every kind of event by its name."""
-    kinds = enumerate(EVENTS)
-    return {name: match_events(true, estimated, kind, covered_s, unknown_s).summary() for kind, name in kinds}
-
-
 def _nearest(sorted_s: Array, at_s: Array) -> Indices:
     """Index of the nearest of sorted times to each time."""
     right = np.clip(np.searchsorted(sorted_s, at_s), 1, max(len(sorted_s) - 1, 1))

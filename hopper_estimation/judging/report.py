@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hopper_estimation.estimators.sensor_faults import sensor_notes
 from hopper_estimation.judging.hop_metrics import commands_at, hop_errors
 from hopper_estimation.judging.hop_truth import TrueHops, true_hops
-from hopper_estimation.judging.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, hop_cycles
+from hopper_estimation.judging.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, hop_cycles, match_events
 from hopper_estimation.model import agility, phases
 from hopper_estimation.model.configuration import COMMANDED_HEIGHT, HIGH_G, LOW_G, HopperConfiguration
 from hopper_estimation.model.phases import Array
@@ -71,7 +71,10 @@ def hop_figures(
         if configuration.ground_changes:
             out["ground"] = _ground(configuration, events, truth)
         span = (float(truth.time_s[0]), float(truth.time_s[-1]))
-        out["events"] = event_summary(truth.events, events, span, truth.unknown_s)
+        timings = [
+            match_events(truth.events, events, kind, span, truth.unknown_s) for kind in range(len(phases.EVENTS))
+        ]
+        out["events"] = {name: one.summary() for name, one in zip(phases.EVENTS, timings, strict=True)}
     out["agility_estimated"] = _agility(cycles)
     return {name: value for name, value in out.items() if value}
 

@@ -15,7 +15,7 @@ from synthetic_hops import Hops, exact_hops
 
 from hopper_estimation.judging.hop_metrics import hop_errors
 from hopper_estimation.judging.hop_truth import TrueHops, true_hops
-from hopper_estimation.judging.hops import HopCycles, HopEvents, event_summary, hop_cycles, match_cycles, match_events
+from hopper_estimation.judging.hops import HopCycles, HopEvents, hop_cycles, match_cycles, match_events
 from hopper_estimation.model import agility
 from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
 from onboard_estimation.base.errors import UserError
@@ -191,10 +191,10 @@ def test_event_timing() -> None:
     assert (timing.missed, timing.extra) == (1, 1)
     assert match_events(true, told, TOUCHDOWN, (0.0, 10.0)).extra == 2
     assert match_events(true, told, TOUCHDOWN, (0.0, 10.0), [(5.0, 10.0)]).extra == 1
-    figures = event_summary(true, told)
-    assert figures["apex"] == {"matched": 0, "missed": 1, "extra": 0}
-    assert figures["touchdown"]["time_error_abs_median_s"] == pytest.approx(0.03)
-    assert figures["touchdown"]["time_error_abs_95_percent_s"] == pytest.approx(np.quantile([0.01, 0.03, 0.1], 0.95))
+    assert match_events(true, told, APEX).summary() == {"matched": 0, "missed": 1, "extra": 0}
+    figures = timing.summary()
+    assert figures["time_error_abs_median_s"] == pytest.approx(0.03)
+    assert figures["time_error_abs_95_percent_s"] == pytest.approx(np.quantile([0.01, 0.03, 0.1], 0.95))
 
 
 # Metrics.
