@@ -37,7 +37,7 @@ class Repetitions(NamedTuple):
     """
 
     known: tuple[Repeats, Repeats] = (Repeats(), Repeats())
-    share: tuple[float, float] = (FIRST, FIRST)
+    share: tuple[float, ...] = (FIRST, FIRST)
     held: tuple[Vector, ...] = ()
     stuck: bool = False
 

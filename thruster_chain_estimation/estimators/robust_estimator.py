@@ -31,15 +31,7 @@ from onboard_estimation.base.measurement import (
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.sensor_trust import fault_news
-from thruster_chain_estimation.estimators.jointed_navigation import (
-    ANY_RAD,
-    SILENT_S,
-    TICK_NS,
-    UNSEEN_RAD_S,
-    JointedNavigation,
-    NavigationState,
-    Pinned,
-)
+from thruster_chain_estimation.estimators import jointed_navigation as jointed
 from thruster_chain_estimation.estimators.jumps import NAMES, UNITS, BiasJump
 from thruster_chain_estimation.estimators.loose_links import Closing
 from thruster_chain_estimation.estimators.parameter_filter import (
@@ -86,7 +78,7 @@ class PastTick(NamedTuple):
     """How errors of both filters went through a tick: those of the navigation by its transition and by the pins."""
 
     transition: Matrix
-    pinned: Pinned | None
+    pinned: jointed.Pinned | None
     parameters: ParameterPassage
     closings: tuple[Closing, ...] = ()
 
@@ -115,7 +107,7 @@ class RobustState(NamedTuple):
     """
 
     start_ns: int | None
-    navigation: NavigationState
+    navigation: jointed.NavigationState
     parameters: ParameterState
     ticks: int = 0
     pushed: bool = False
@@ -150,7 +142,7 @@ class RobustEstimator(Estimator[RobustState]):
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
         self._unrepeated = (Repetitions(),) * chain.count
         self._delay_s = configuration.imu.delay_s
-        self.navigation = JointedNavigation(configuration, imus)
+        self.navigation = jointed.JointedNavigation(configuration, imus)
         self.parameters = ParameterFilter(configuration, parameters)
         self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
         self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
@@ -205,7 +197,7 @@ class RobustEstimator(Estimator[RobustState]):
             state = self._restarted(state, now_s)
             said.append(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept")
         while True:
-            tick_s = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND
+            tick_s = (state.ticks + 1) * jointed.TICK_NS / NANOSECONDS_PER_SECOND
             if tick_s > now_s - self._delay_s or not self.navigation.ready(state.navigation, tick_s, now_s):
                 break
             at_rest = not (state.pushed or state.moving) and tick_s < self.configuration.initial.rest_s
@@ -278,7 +270,7 @@ class RobustEstimator(Estimator[RobustState]):
         covariance[place, place] = by @ navigation.covariance @ by.T - surer * np.outer(rates, rates)
         place, biases = self.space.tangent("rates"), inertial_layout.LINK * links + inertial_layout.GYRO_BIAS
         covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
-        unheard = np.where(navigation.blind, UNSEEN_RAD_S, self.configuration.gyro_stddev_rad_s)
+        unheard = np.where(navigation.blind, jointed.UNSEEN_RAD_S, self.configuration.gyro_stddev_rad_s)
         covariance[place, place] += np.diag(unheard**2)
         known = belief.covariance[np.ix_(logs.ravel(), logs.ravel())]
         covariance[self._told, self._told] = known * np.outer(scales, scales)
@@ -286,7 +278,7 @@ class RobustEstimator(Estimator[RobustState]):
         self._put_centre(covariance, places, scales[:count])
         return Estimate(stamp_ns, self.space.plus(mean, np.zeros(self.space.dimension)), covariance)
 
-    def _shared(self, navigation: NavigationState, belief: Moments) -> tuple[float, float]:
+    def _shared(self, navigation: jointed.NavigationState, belief: Moments) -> tuple[float, float]:
         """How late all stamps of IMUs are, s, given the delay that thrust seems to have; how much less its variance.
 
         Nothing, where the navigation was told the time by motion capture.
@@ -299,7 +291,9 @@ class RobustEstimator(Estimator[RobustState]):
         late_s = share * float(belief.mean[delay] - self.parameters.delay.mean[0])
         return late_s, 0.9 * max(0.0, self._shared_clock - left)
 
-    def _put_odometry(self, covariance: Matrix, navigation: NavigationState, belief: Moments, pushed: bool) -> None:
+    def _put_odometry(
+        self, covariance: Matrix, navigation: jointed.NavigationState, belief: Moments, pushed: bool
+    ) -> None:
         """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
         headings, known = self.navigation.headings, navigation.covariance
         chain, base = self.navigation.chain, self.parameters.chain
@@ -338,15 +332,15 @@ class RobustEstimator(Estimator[RobustState]):
 
     def _restarted(self, state: RobustState, now_s: float) -> RobustState:
         """Headings anew after a gap that no integration bridges."""
-        ticks, before = int(now_s * NANOSECONDS_PER_SECOND / TICK_NS), state.navigation
+        ticks, before = int(now_s * NANOSECONDS_PER_SECOND / jointed.TICK_NS), state.navigation
         velocity, gap_s = self.navigation.chain, now_s - before.tick_s
         place = slice(velocity + 2, velocity + 4)
-        lost = ANY_RAD**2 * np.eye(self._chain.count)
+        lost = jointed.ANY_RAD**2 * np.eye(self._chain.count)
         navigation = self.navigation.start(before.mean[self.navigation.headings], lost, before.mean[place])
         unseen = np.repeat([UNSEEN_M_S, UNSEEN_M_S * gap_s], 2)
         navigation.covariance[range(velocity, place.stop), range(velocity, place.stop)] += unseen**2
         return state._replace(
-            navigation=navigation._replace(tick_s=ticks * TICK_NS / NANOSECONDS_PER_SECOND),
+            navigation=navigation._replace(tick_s=ticks * jointed.TICK_NS / NANOSECONDS_PER_SECOND),
             parameters=self.parameters.after_gap(state.parameters, UNSEEN_M_S, UNSEEN_M_S * gap_s),
             ticks=ticks,
             restarted=True,
@@ -355,7 +349,7 @@ class RobustEstimator(Estimator[RobustState]):
     @staticmethod
     def _silent(state: RobustState, now_s: float) -> frozenset[int]:
         last_s = [readings[-1, 0] if len(readings) else -np.inf for readings in state.navigation.readings]
-        silent = frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * SILENT_S)
+        silent = frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * jointed.SILENT_S)
         return silent - state.stuck
 
     def _jump_notice(self, jump: BiasJump, tick_s: float) -> str:
@@ -372,8 +366,8 @@ class RobustEstimator(Estimator[RobustState]):
         )
 
     def guided(
-        self, state: RobustState, navigation: NavigationState, parameters: ParameterState, tick_s: float
-    ) -> tuple[NavigationState, ParameterState]:
+        self, state: RobustState, navigation: jointed.NavigationState, parameters: ParameterState, tick_s: float
+    ) -> tuple[jointed.NavigationState, ParameterState]:
         """With what else is known at a tick: nothing, but where it is calibrated."""
         return navigation, parameters
 

@@ -23,25 +23,7 @@ from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGro
 from onboard_estimation.contract.signals import first_order
 from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.contract.trained import ReportTable
-from thruster_chain_estimation.judging.information import (
-    AssumedChain,
-    Forecast,
-    Trajectory,
-    assumed_chain,
-    blocks,
-    forecast,
-    gramians,
-    packed,
-    predict,
-    quantities,
-)
-from thruster_chain_estimation.judging.observability import (
-    Conditions,
-    Observability,
-    common_directions,
-    observability,
-    theorem_conditions,
-)
+from thruster_chain_estimation.judging import information, observability
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import COMMAND, TRUE_PARAMETERS
 
@@ -97,16 +79,16 @@ class ObservedRun:
     claimed: Matrix
     error: Matrix
     lie_time_s: Vector
-    conditions: Conditions
-    seen: Observability
+    conditions: observability.Conditions
+    seen: observability.Observability
     window_starts_s: Vector
     window_smallest: Vector
-    forecast: Forecast
+    forecast: information.Forecast
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """2N names: m1, ..., j1, ..."""
-        return quantities(len(self.link_names))[2 * len(self.link_names) : 4 * len(self.link_names)]
+        return information.quantities(len(self.link_names))[2 * len(self.link_names) : 4 * len(self.link_names)]
 
 
 def observe_run(
@@ -121,7 +103,7 @@ def observe_run(
     """
     if joint is not None:
         raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
-    assumed = assumed_chain(configuration, papers=run.estimator.startswith("paper"))
+    assumed = information.assumed_chain(configuration, papers=run.estimator.startswith("paper"))
     link_names, count = configuration.chain.link_names, configuration.chain.count
     result, sensors = run.result, {one.channel.sensor: one for one in run.recording.series}
     if (command := sensors.get(COMMAND)) is None or not len(command.stamps_ns):
@@ -133,7 +115,7 @@ def observe_run(
     estimate, weighed = result.mean[rows, parameters], run.recording.held.get(TRUE_PARAMETERS)
     true = np.full(estimate.shape, np.nan) if weighed is None else weighed.at(result.stamps_ns[rows])
     known = np.split(_constant(true, estimate), 2, axis=1)
-    states = packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
+    states = information.packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
     thrust = _acting(assumed, command, stamps)
     imus = {link: one for link, name in enumerate(link_names) if (one := sensors.get(f"imu/{name}")) is not None}
     steps = [np.median(np.diff(one.stamps_ns)) for one in imus.values() if len(one.stamps_ns) > 1]
@@ -141,15 +123,15 @@ def observe_run(
         assumed = replace(assumed, rate_hz=float(NANOSECONDS_PER_SECOND / np.median(steps)))
     prior = _prior(assumed, result, states[0])
     prior_stddev = np.sqrt(np.diag(prior))
-    path = Trajectory(time, states, thrust)
+    path = information.Trajectory(time, states, thrust)
     chain = assumed.chain.averaged(assumed.rate_hz * STEP_S)
-    least, _ = predict(chain, path, prior, assumed.noise_about(states[0]), _seen(imus, count, stamps))
+    least, _ = information.predict(chain, path, prior, assumed.noise_about(states[0]), _seen(imus, count, stamps))
     sparse = slice(None, None, round(_LIE_STEP_S / STEP_S))
     letters = 2 if count <= _MOST_LINKS_OF_TWO_LETTERS else 1
     faint = max(assumed.dead_band_n, 1e-3 * assumed.limit_n)
     lie_thrust = np.where(np.abs(thrust[sparse]) < faint, 0.0, thrust[sparse])
-    starts, windows = gramians(chain, path, prior_stddev, window_s)
-    best = forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
+    starts, windows = information.gramians(chain, path, prior_stddev, window_s)
+    best = information.forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
     variances = np.diagonal(result.covariance[rows], axis1=1, axis2=2)
     return ObservedRun(
         run.name,
@@ -166,8 +148,8 @@ def observe_run(
         np.sqrt(variances[:, parameters]),
         estimate - true,
         time[sparse],
-        theorem_conditions(assumed.chain, states[sparse], lie_thrust),
-        observability(assumed.chain, states[sparse], lie_thrust, prior_stddev, letters),
+        observability.theorem_conditions(assumed.chain, states[sparse], lie_thrust),
+        observability.observability(assumed.chain, states[sparse], lie_thrust, prior_stddev, letters),
         starts,
         _smallest_eigenvalues(windows, states, prior_stddev, time, starts),
         best,
@@ -184,10 +166,10 @@ def _constant(true: Matrix, estimated: Matrix) -> Matrix:
     return np.tile(np.take_along_axis(known, last[None], axis=0), (len(true), 1))
 
 
-def _prior(assumed: AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
+def _prior(assumed: information.AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
     """Covariance (5N, 5N) that the filter began with; masses and inertias keep their relative deviations."""
     estimate, covariance = assumed.from_published(result.mean[0], result.covariance[0])
-    at, factor = blocks(assumed.chain.count), np.ones_like(state)
+    at, factor = information.blocks(assumed.chain.count), np.ones_like(state)
     bodies = slice(at.mass.start, at.inertia.stop)
     factor[bodies] = state[bodies] / estimate[bodies]
     return covariance * np.outer(factor, factor)
@@ -203,7 +185,7 @@ def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     return grid
 
 
-def _acting(assumed: AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:
+def _acting(assumed: information.AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:
     """Thrust (K, N) at the stamps: of the last command until then, through the thrusters' lag."""
     given = HeldValues.clean(command.stamps_ns, command.values)
     held = np.nan_to_num(HeldValues(given.stamps_ns, assumed.started(given.values)).at(stamps_ns))
@@ -233,7 +215,7 @@ def _smallest_eigenvalues(
     out = []
     for gramian, row in zip(windows, np.searchsorted(time_s, starts_s), strict=True):
         largest, shown = float(np.abs(gramian).max()), gramian.copy()
-        for unit in common_directions(states[row], prior_stddev).values():
+        for unit in observability.common_directions(states[row], prior_stddev).values():
             if unit @ gramian @ unit < _HIDDEN * largest:
                 shown += largest * np.outer(unit, unit)
         out.append(max(float(np.linalg.eigvalsh(shown)[0]), 0.0))
