@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation.estimators.estimator import HopperEstimator
-from hopper_estimation.estimators.filters import (
-    BIAS_NAMES,
-    ENCODER_NAMES,
-    TRAINED,
-    filter_names,
-    filters_of,
-)
+from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES, TRAINED, filter_names, filters_of
 from hopper_estimation.model.configuration import LEG, MOTORS, HopperConfiguration, limited_channels
 from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
 from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onboard_estimation.base.measurement import Estimate, Vector
-from onboard_estimation.contract.observed import Observed
+from functools import partial
+
 from onboard_estimation.nodes.estimator import EstimatorNode
 from onboard_estimation.nodes.observability import ObservabilityOutputs
 from onboard_estimation.nodes.simulator import SimulatorNode
@@ -28,10 +28,7 @@ class ThrusterChainNode(EstimatorNode):
         for sentence in chain.unobservable():
             self.get_logger().warning(sentence)
         assumed = assumed_chain(self.configuration, papers=self.estimator_name.startswith("paper"))
-
-        def look(estimate: Estimate, thrust: Vector) -> Observed:
-            return observed_now(assumed, chain.link_names, estimate.mean, estimate.covariance, thrust)
-
+        look = partial(observed_now, assumed, chain.link_names)
         ObservabilityOutputs(self, command_channel(chain.link_names), look)
 
 

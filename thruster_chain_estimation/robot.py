@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Channel, Matrix, Measurement, Vector, neutral_value
+from onboard_estimation.base.measurement import Channel, Estimate, Matrix, Measurement, Vector, neutral_value
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn
@@ -138,7 +138,8 @@ class ThrusterChainRobot(
                 pipeline.process(Measurement(step * 10_000_000, channel.sensor, value))
         still, names = np.zeros(configuration.chain.count), configuration.chain.link_names
         mean = space.initial_mean(configuration, still, np.zeros(2))
-        observed_now(assumed_chain(configuration), names, mean, self.initial_covariance(configuration), still)
+        estimate = Estimate(0, mean, self.initial_covariance(configuration))
+        observed_now(assumed_chain(configuration), names, estimate, still)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""

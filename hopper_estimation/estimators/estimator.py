@@ -17,14 +17,7 @@ from hopper_estimation.estimators.samples import Messages, Taken
 from hopper_estimation.estimators.sensor_faults import rest_fault, sensor_faults
 from hopper_estimation.model.configuration import LOW_G, HopperConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
-from onboard_estimation.base.measurement import (
-    NANOSECONDS_PER_SECOND,
-    POSE,
-    Estimate,
-    Measurement,
-    PhaseEvent,
-    Scanned,
-)
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE, Estimate, Measurement, PhaseEvent, Scanned
 from onboard_estimation.base.series import SET_POSE, Series
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.pipeline.bulk_record import FilteredRecording

@@ -118,7 +118,8 @@ def summary(
     rows = rows[np.isfinite(rows).all(axis=1)]
     if not len(rows):
         return {}
-    height, previous, stance, rebound, drop = hops = rows.T
+    height, previous, stance, rebound, drop = rows.T
+    jumping, hopping = (unified_hopping_agility(height, previous, stance, rebound, drop, eta) for eta in (0.0, 1.0))
     falling, rising = effective_acceleration_m_s2(previous, drop), effective_acceleration_m_s2(height, rebound)
     return {
         "hops": len(rows),
@@ -126,8 +127,8 @@ def summary(
         "stance_s": float(stance.mean()),
         "stance_and_rebound_s": float((stance + rebound).mean()),
         "cycle_s": float((drop + stance + rebound).mean()),
-        "vertical_jumping_agility_m_s": float(unified_hopping_agility(*hops, 0.0).mean()),
-        "hopping_agility_m_s": float(unified_hopping_agility(*hops, 1.0).mean()),
+        "vertical_jumping_agility_m_s": float(jumping.mean()),
+        "hopping_agility_m_s": float(hopping.mean()),
         "drop_acceleration_m_s2": float(falling.mean()),
         "rebound_acceleration_m_s2": float(rising.mean()),
         "stance_velocity_ratio": float(stance_velocity_ratio(previous, height, falling, rising).mean()),

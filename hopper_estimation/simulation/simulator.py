@@ -248,16 +248,13 @@ class HopperSimulation(Changing):
 
     def _run(self, ticks: int) -> None:
         """Simulate so many ticks and note what was recorded in them."""
-        s, c = self.scenario, self.configuration
-        first, start_ns = self._tick, self._tick * _TICK_NS
+        s, first, start_ns = self.scenario, self._tick, self._tick * _TICK_NS
         stop_ns = start_ns + ticks * _TICK_NS
         goals = self._goals(ticks)
         tick_s = (first + np.arange(ticks)) * _TICK_S
         trace = np.empty((ticks * dynamics.TICK_STEPS, dynamics.TRACE_SIZE))
         duties = np.empty(ticks)
-        known, start_height = c.controller, float(self._commands_m[0])
-        bounds = known.largest_thrust_weights, known.smallest_duty, known.sliding_range_m
-        law = dynamics.Law(*bounds, s.rotors.lift_weights, start_height, s.rest_s, s.drop_s)
+        law = dynamics.Law(s.rotors.lift_weights, float(self._commands_m[0]), s.rest_s, s.drop_s)
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
         gusts = self._gusts.next(ticks)[:, 0]
         motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)

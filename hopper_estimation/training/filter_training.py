@@ -20,13 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from hopper_estimation.estimators.filters import (
-    PARAMETERS,
-    Filtered,
-    FilterEntry,
-    body_of,
-    state_filter,
-)
+from hopper_estimation.estimators.filters import PARAMETERS, Filtered, FilterEntry, body_of, state_filter
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENT, Array, Records, copied

@@ -32,26 +32,13 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.sensor_trust import fault_news
 from thruster_chain_estimation.estimators import jointed_navigation as jointed
+from thruster_chain_estimation.estimators import parameter_filter
 from thruster_chain_estimation.estimators.jumps import NAMES, UNITS, BiasJump
 from thruster_chain_estimation.estimators.loose_links import Closing
-from thruster_chain_estimation.estimators.parameter_filter import (
-    WINDOW,
-    ParameterFilter,
-    ParameterPassage,
-    ParameterState,
-    weighed,
-)
 from thruster_chain_estimation.estimators.repeated_readings import Repetitions
-from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.model import inertial_layout, parameter_layout, space
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import (
-    COMMAND,
-    first_by_headings,
-    link_positions,
-    link_velocities,
-    published_space,
-)
 
 LONGEST_GAP_S = 5.0
 SLOW = 4.2e-5
@@ -79,7 +66,7 @@ class PastTick(NamedTuple):
 
     transition: Matrix
     pinned: jointed.Pinned | None
-    parameters: ParameterPassage
+    parameters: parameter_filter.ParameterPassage
     closings: tuple[Closing, ...] = ()
 
 
@@ -108,7 +95,7 @@ class RobustState(NamedTuple):
 
     start_ns: int | None
     navigation: jointed.NavigationState
-    parameters: ParameterState
+    parameters: parameter_filter.ParameterState
     ticks: int = 0
     pushed: bool = False
     silent: frozenset[int] = frozenset()
@@ -135,7 +122,7 @@ class RobustEstimator(Estimator[RobustState]):
             calibration = Calibration.load(Path(configuration.calibration), configuration)
         imus, parameters = calibration or (None, None)
         self.configuration = configuration
-        self.space = published_space(configuration)
+        self.space = space.published_space(configuration)
         chain = self._chain = configuration.chain
         # Where masses and inertias are, one after the other.
         self._told = slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
@@ -143,37 +130,40 @@ class RobustEstimator(Estimator[RobustState]):
         self._unrepeated = (Repetitions(),) * chain.count
         self._delay_s = configuration.imu.delay_s
         self.navigation = jointed.JointedNavigation(configuration, imus)
-        self.parameters = ParameterFilter(configuration, parameters)
+        self.parameters = parameter_filter.ParameterFilter(configuration, parameters)
         self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
         self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
         self._centre_m = inertial_layout.OF_TOLERANCE * configuration.tolerances.centre_of_mass_m
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""
-        chain, space, start = self._chain, self.space, self.configuration.initial
+        chain, start = self._chain, self.configuration.initial
         headings, position = self.configuration.initial_headings_rad, np.array(start.position_m)
         covariance = start.heading_stddev_rad**2 * np.eye(chain.count)
         if initial is not None:
-            headings = initial.mean[space.coordinates("headings")]
-            position = initial.mean[space.coordinates("position")]
-            covariance = initial.covariance[space.tangent("headings"), space.tangent("headings")]
+            headings = initial.mean[self.space.coordinates("headings")]
+            position = initial.mean[self.space.coordinates("position")]
+            covariance = initial.covariance[self.space.tangent("headings"), self.space.tangent("headings")]
         headings = np.unwrap(headings)  # a joint's angle is a difference, and its cable and its stops know it
-        middle = link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
+        middle = space.link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
         c, s = np.cos(headings[0]), np.sin(headings[0])
         first = middle + np.array([[c, -s], [s, c]]) @ chain.imu_places[0]
         navigation = self.navigation.start(headings, covariance, first)
         # The whole is where it is: a first heading that is wrong has put the first link elsewhere.
         place, spread = slice(self.navigation.chain + 2, self.navigation.chain + 4), navigation.covariance
-        by = first_by_headings(chain.lengths, headings, chain.masses)
+        by = space.first_by_headings(chain.lengths, headings, chain.masses)
         spread[place, self.navigation.headings] = by @ covariance
         spread[self.navigation.headings, place] = (by @ covariance).T
         spread[place, place] += by @ covariance @ by.T
         if initial is None:
             return RobustState(None, navigation, self.parameters.start(), repetitions=self._unrepeated)
-        rates, velocity = initial.mean[space.coordinates("rates")], initial.mean[space.coordinates("velocity")]
+        rates, velocity = (
+            initial.mean[self.space.coordinates("rates")],
+            initial.mean[self.space.coordinates("velocity")],
+        )
         moving = bool((np.abs(rates) > RESTING_RAD_S).any() or (np.abs(velocity) > RESTING_M_S).any())
         if moving:
-            middles = link_velocities(chain.lengths, headings[None], rates[None], chain.masses, velocity[None])[0]
+            middles = space.link_velocities(chain.lengths, headings[None], rates[None], chain.masses, velocity[None])[0]
             navigation = self.navigation.set_moving(navigation, rates, middles)
         parameters = self.parameters.start()
         return RobustState(initial.stamp_ns, navigation, parameters, repetitions=self._unrepeated, moving=moving)
@@ -183,7 +173,7 @@ class RobustEstimator(Estimator[RobustState]):
         start_ns = measurement.stamp_ns if state.start_ns is None else state.start_ns
         state = state._replace(start_ns=start_ns, restarted=False, passed=())
         now_s = (measurement.stamp_ns - start_ns) / NANOSECONDS_PER_SECOND
-        if measurement.sensor == COMMAND:
+        if measurement.sensor == space.COMMAND:
             pushed = state.pushed or bool((np.abs(measurement.value) > MOVING_N).any())
             parameters = self.parameters.commanded(state.parameters, now_s, measurement.value)
             return Step(state._replace(parameters=parameters, pushed=pushed))
@@ -205,7 +195,7 @@ class RobustEstimator(Estimator[RobustState]):
             navigation, innovation, pinned = self.navigation.pinned(tick, at_rest)
             moved = self.navigation.moved(tick, navigation)
             parameters, passage = self.parameters.ticked(state.parameters, tick_s, moved, not state.pushed)
-            if len(parameters.window) == WINDOW:
+            if len(parameters.window) == parameter_filter.WINDOW:
                 parameters, passage = self.parameters.learned(parameters, passage)
             navigation, parameters = self.guided(state, navigation, parameters, tick_s)
             state = state._replace(
@@ -251,7 +241,12 @@ class RobustEstimator(Estimator[RobustState]):
         """The estimate at a stamp, from a state that has come up to it."""
         assert state.start_ns is not None
         now_s, navigation = (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND, state.navigation
-        chain, count, belief, rates = self._chain, self._chain.count, weighed(state.parameters), navigation.rates
+        chain, count, belief, rates = (
+            self._chain,
+            self._chain.count,
+            parameter_filter.weighed(state.parameters),
+            navigation.rates,
+        )
         late_s, surer = self._shared(navigation, belief)
         headings, by = self.navigation.ahead(navigation, now_s + late_s)
         links = np.arange(count)
@@ -262,8 +257,8 @@ class RobustEstimator(Estimator[RobustState]):
         middle, velocity = middle + off[2:], velocity + off[:2]
         middle = middle + velocity * (now_s + late_s - navigation.tick_s)
         pose, about = (chain.lengths, headings[None]), (scales[:count], np.zeros((1, 2)))
-        places = link_positions(*pose, *about)[0]
-        turning = link_velocities(*pose, rates[None], *about)[0, 0]
+        places = space.link_positions(*pose, *about)[0]
+        turning = space.link_velocities(*pose, rates[None], *about)[0, 0]
         mean = np.concatenate([headings, rates, scales, middle - places[0], velocity - turning])
         covariance = np.zeros((self.space.dimension, self.space.dimension))
         place = self.space.tangent("headings")
@@ -300,7 +295,7 @@ class RobustEstimator(Estimator[RobustState]):
         unsure = covariance[self.space.tangent("headings"), self.space.tangent("headings")]
         # A lost heading leaves what hangs on it anywhere within its reach, not beyond.
         shrunk = np.minimum(1.0, 1.0 / np.sqrt(np.maximum(np.diag(unsure), 1e-12)))
-        by = first_by_headings(self._chain.lengths, navigation.mean[headings], self._chain.masses)
+        by = space.first_by_headings(self._chain.lengths, navigation.mean[headings], self._chain.masses)
         reach = by @ (unsure * np.outer(shrunk, shrunk)) @ by.T
         for name, ours, theirs in (
             ("position", chain + 2, base + parameter_layout.POSITION_X),
@@ -366,8 +361,12 @@ class RobustEstimator(Estimator[RobustState]):
         )
 
     def guided(
-        self, state: RobustState, navigation: jointed.NavigationState, parameters: ParameterState, tick_s: float
-    ) -> tuple[jointed.NavigationState, ParameterState]:
+        self,
+        state: RobustState,
+        navigation: jointed.NavigationState,
+        parameters: parameter_filter.ParameterState,
+        tick_s: float,
+    ) -> tuple[jointed.NavigationState, parameter_filter.ParameterState]:
         """With what else is known at a tick: nothing, but where it is calibrated."""
         return navigation, parameters
 

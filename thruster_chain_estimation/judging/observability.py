@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Estimate, Matrix, Vector
 from onboard_estimation.contract.observed import Observed
 from thruster_chain_estimation.judging.information import (
     AssumedChain,
@@ -386,16 +386,14 @@ def _k(mass: Matrix) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     return added.T @ np.linalg.solve(weighted @ differenced.T, weighted)
 
 
-def observed_now(
-    assumed: AssumedChain, link_names: tuple[str, ...], mean: Vector, covariance: Matrix, thrust_n: Vector
-) -> Observed:
-    """From what an estimator tells (4N + 4: mean and covariance) and the thrust (N,) that is commanded.
+def observed_now(assumed: AssumedChain, link_names: tuple[str, ...], estimate: Estimate, thrust_n: Vector) -> Observed:
+    """From what an estimator tells and the thrust (N,) that is commanded.
 
     Named are `normal_n.<link>` and `net_n.<link>`, the two sides of Theorem 4, N; `turning.<link>`, its row of F;
     `rank`, of `states`; `smallest`, the smallest scaled singular value of what can be observed. In words, which push
     would tell most, and what no output tells at this instant.
     """
-    state, whole = assumed.from_published(mean, covariance)
+    state, whole = assumed.from_published(estimate.mean, estimate.covariance)
     thrust = assumed.started(thrust_n)
     conditions = theorem_conditions(assumed.chain, state, thrust)
     seen = observability(assumed.chain, state, thrust, assumed.prior_stddev, letters=1)

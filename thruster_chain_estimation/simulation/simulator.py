@@ -23,12 +23,7 @@ from onboard_estimation.filtering.planar import planar_poses
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
 from thruster_chain_estimation.simulation import simulation_kernels as kernels
-from thruster_chain_estimation.simulation.robot_build import (
-    Build,
-    HardwareScenario,
-    changeable,
-    load_of,
-)
+from thruster_chain_estimation.simulation.robot_build import Build, HardwareScenario, changeable, load_of
 
 Stamps = NDArray[np.int64]
 Pattern = Callable[[Vector], Matrix]
