@@ -28,8 +28,7 @@ class ThrusterChainNode(EstimatorNode):
         for sentence in chain.unobservable():
             self.get_logger().warning(sentence)
         assumed = assumed_chain(self.configuration, papers=self.estimator_name.startswith("paper"))
-        look = partial(observed_now, assumed, chain.link_names)
-        ObservabilityOutputs(self, command_channel(chain.link_names), look)
+        ObservabilityOutputs(self, command_channel(chain.link_names), partial(observed_now, assumed, chain.link_names))
 
 
 class ThrusterChainSimulatorNode(SimulatorNode):

@@ -42,10 +42,9 @@ STATE = layout(
             (name, np.float64, 3)
             for name in (
                 *("up", "low", "high", "gyro", "rest_gyro", "drawn"),
-                *("mean_low", "mean_high", "mean_gyro"),
+                *("mean_low", "mean_high", "mean_gyro", "fault_up"),
             )
         ),
-        ("fault_up", np.float64, 3),
         ("gyro_ns", np.int64),
         *((name, np.float64, 2) for name in ("equal", "last")),
         *(

@@ -117,21 +117,6 @@ class HopCycles:
         """Apex before, above standing on the ground that the drop ended on, m: h_prev of the agility."""
         return self.previous_apex_height_m - self.standing_height_m - self.ground_m
 
-    @property
-    def stance_s(self) -> Array:
-        """Touchdown to liftoff, s."""
-        return self.liftoff_s - self.touchdown_s
-
-    @property
-    def rebound_s(self) -> Array:
-        """Liftoff to apex, s."""
-        return self.apex_s - self.liftoff_s
-
-    @property
-    def drop_s(self) -> Array:
-        """Apex before to touchdown, s."""
-        return self.touchdown_s - self.previous_apex_s
-
 
 def hop_cycles(
     events: HopEvents,

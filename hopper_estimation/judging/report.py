@@ -43,19 +43,15 @@ _DRIFT_HOPS = 30
 _DIAGRAMS = "Readings are those along the leg. Before the first touchdown the phase is called startup."
 
 
-def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
-    """(T,) height of the ground after each touchdown: the standing height below the body, its leg extended."""
-    rows = events.kind == phases.TOUCHDOWN
-    return events.height_m[rows] - configuration.robot.standing_height_m
-
-
 def hop_figures(
     configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
 ) -> dict[str, Any]:
     """For `metrics.json`: M1 to M5, timing of events, agility, ground."""
     height, start_ns = result.parts["height"].estimate[:, 0], int(result.stamps_ns[0])
     events = HopEvents.from_phase_events(result.phase_events, start_ns)
-    grounds = estimated_grounds(configuration, events) if configuration.ground_changes else 0.0
+    # At a touchdown the ground is the standing height below the body: its leg is extended.
+    landed_m = events.height_m[events.kind == phases.TOUCHDOWN] - configuration.robot.standing_height_m
+    grounds = landed_m if configuration.ground_changes else 0.0
     cycles = hop_cycles(events, result.time_s, height, configuration.robot.standing_height_m, grounds)
     hops: dict[str, Any] = {"hops_estimated": len(cycles)}
     out: dict[str, Any] = {"hops": hops}
@@ -69,7 +65,7 @@ def hop_figures(
         hops |= hop_errors(truth, result.time_s, height, velocity, cycles, command).summary()
         out["agility_true"] = _agility(truth.cycles)
         if configuration.ground_changes:
-            out["ground"] = _ground(configuration, events, truth)
+            out["ground"] = _ground(events, landed_m, truth)
         span = (float(truth.time_s[0]), float(truth.time_s[-1]))
         timings = [
             match_events(truth.events, events, kind, span, truth.unknown_s) for kind in range(len(phases.EVENTS))
@@ -97,7 +93,7 @@ def _true_hops(configuration: HopperConfiguration, result: EvaluationResult) -> 
     return truth if len(truth.cycles) else None
 
 
-def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHops) -> dict[str, Any]:
+def _ground(events: HopEvents, landed_m: Array, truth: TrueHops) -> dict[str, Any]:
     """Drift of the ground's height, over the touchdowns that estimate and truth share."""
     touchdowns_s, true_s = events.times_s(phases.TOUCHDOWN), truth.events.times_s(phases.TOUCHDOWN)
     if not len(touchdowns_s) or not len(true_s):
@@ -106,7 +102,7 @@ def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHo
     if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - touchdowns_s) > _SAME_TOUCHDOWN_S):
         return {}  # a touchdown that is missing has no place in a sum over hops
     # Of the start, before the first touchdown, nothing is wrong.
-    error = np.append(0.0, estimated_grounds(configuration, events) - truth.ground_m[nearest])
+    error = np.append(0.0, landed_m - truth.ground_m[nearest])
     out: dict[str, Any] = {"touchdowns": len(nearest), "drift_hops": _DRIFT_HOPS}
     drift = error[_DRIFT_HOPS:] - error[:-_DRIFT_HOPS]  # over every stretch of so many hops
     if len(drift):
@@ -116,9 +112,10 @@ def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHo
 
 def _agility(cycles: HopCycles) -> dict[str, Any]:
     # An estimate that is far off may tell of an apex below the standing height: that is no hop to be agile in.
-    hop, drop, rising_s, falling_s = cycles.hop_height_m, cycles.drop_height_m, cycles.rebound_s, cycles.drop_s
+    hop, drop, stance_s = cycles.hop_height_m, cycles.drop_height_m, cycles.liftoff_s - cycles.touchdown_s
+    rising_s, falling_s = cycles.apex_s - cycles.liftoff_s, cycles.touchdown_s - cycles.previous_apex_s
     sound = (hop > 0.0) & (drop > 0.0) & (rising_s > 0.0) & (falling_s > 0.0)
-    return agility.summary(*(one[sound] for one in (hop, drop, cycles.stance_s, rising_s, falling_s)))
+    return agility.summary(*(one[sound] for one in (hop, drop, stance_s, rising_s, falling_s)))
 
 
 def hop_sections(

@@ -128,8 +128,6 @@ class FilterObjective:
             return [self._cost(one, room, weight) for one in rows]
 
         whole = self.full(np.atleast_2d(population))
-        if self._threads == 1:
-            return np.array(costs(whole))
         with ThreadPoolExecutor(self._threads) as pool:
             pieces = pool.map(costs, np.array_split(whole, min(4 * self._threads, len(whole))))
             return np.concatenate(list(pieces))

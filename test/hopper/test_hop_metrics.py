@@ -71,7 +71,9 @@ def test_level_ground() -> None:
     np.testing.assert_allclose(found.cycles.hop_height_m, np.array(flat().apex_m[:-1]) - STANDING_M, atol=1e-3)
     assert np.isnan(found.cycles.previous_apex_s[0])
     np.testing.assert_allclose(
-        found.cycles.drop_s[1:], np.array(flat().touchdown_s[1:-1]) - flat().apex_s[:-2], atol=8e-3
+        (found.cycles.touchdown_s - found.cycles.previous_apex_s)[1:],
+        np.array(flat().touchdown_s[1:-1]) - flat().apex_s[:-2],
+        atol=8e-3,
     )
 
 

@@ -208,12 +208,8 @@ class PaperEstimator(Estimator[PaperState]):
 
     def sensor_faults(self, state: PaperState) -> dict[str, str]:
         """IMUs that have been silent for long."""
-        names = [self._names[link] for link in sorted(state.silent)]
-        return {
-            f"imu/{name}": f"imu/{name} is silent: the filter goes on with the others, and what only this IMU tells of "
-            f"{name} grows less certain"
-            for name in names
-        }
+        imus = [f"imu/{self._names[link]}" for link in sorted(state.silent)]
+        return {imu: f"{imu} is silent: the filter goes on with the others" for imu in imus}
 
 
 def _gathered(state: PaperState, link: int, stamp_ns: int) -> PaperState:

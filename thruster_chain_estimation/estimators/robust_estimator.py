@@ -53,10 +53,7 @@ RATE_OF_REACH = 2.0
 """rad/s at which an unknown part of the chain may turn."""
 SILENT = "is silent: the heading of its link grows uncertain, and is lost if that lasts"
 STUCK = "repeats one reading: it is stuck, and left out until its readings change"
-LOST = (
-    "is of a link whose heading is lost, it may be any: it is found again by what both sides of a pin feel, once this "
-    "IMU is heard and the chain is pushed; until then nothing more is learned of masses"
-)
+LOST = "leaves its link's heading lost until both sides of a pin feel a push: nothing is learned of masses meanwhile"
 RESTING_RAD_S, RESTING_M_S = 0.02, 0.02
 """A given start with less is taken for one at rest."""
 
@@ -133,7 +130,7 @@ class RobustEstimator(Estimator[RobustState]):
         self.parameters = parameter_filter.ParameterFilter(configuration, parameters)
         self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
         self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
-        self._centre_m = inertial_layout.OF_TOLERANCE * configuration.tolerances.centre_of_mass_m
+        self._centre_m = space.BOUND_TO_STDDEV * configuration.tolerances.centre_of_mass_m
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""

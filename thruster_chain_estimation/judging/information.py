@@ -21,6 +21,7 @@ places, mounting and sensors only add to it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -369,14 +370,12 @@ def forecast(assumed: AssumedChain, state: Vector, covariance: Matrix) -> Foreca
     time: Vector = _PUSH_STEP_S * np.arange(round(LONGEST_PUSH_S / _PUSH_STEP_S), dtype=np.float64)
     lag_s = assumed.time_constant_s
     rise = assumed.limit_n * (-np.expm1(-(time + 0.5 * _PUSH_STEP_S) / lag_s) if lag_s else np.ones(len(time)))
-    first, left = round(SHORTEST_PUSH_S / _PUSH_STEP_S) - 1, dict[int, Matrix]()
+    first = round(SHORTEST_PUSH_S / _PUSH_STEP_S) - 1
 
+    @cache
     def predicted(thruster: int) -> Matrix:
-        if thruster not in left:
-            thrust = np.outer(rise, np.arange(chain.count) == thruster)
-            path, _ = moved(chain, state, thrust, time)
-            left[thruster], _ = predict(chain, path, covariance, density)
-        return left[thruster]
+        path, _ = moved(chain, state, np.outer(rise, np.arange(chain.count) == thruster), time)
+        return predict(chain, path, covariance, density)[0]
 
     hopeless: list[str] = []
     names = quantities(chain.count)

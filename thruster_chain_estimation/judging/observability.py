@@ -70,11 +70,6 @@ class Jet:
     def __init__(self, parts: Mapping[int, Matrix]) -> None:
         self.parts = dict(parts)
 
-    @property
-    def real(self) -> Matrix:
-        """What is left when every symbol is zero."""
-        return self.parts[0]
-
     def __add__(self, other: Jet | Matrix | float) -> Jet:
         parts = dict(self.parts)
         for mask, part in _parts(other).items():
@@ -107,13 +102,13 @@ class Jet:
         return self * (1.0 / other)
 
     def __rtruediv__(self, other: float) -> Jet:
-        reciprocal = 1.0 / self.real
+        reciprocal = 1.0 / self.parts[0]
         return self._series(
             other * (-1.0) ** k * factorial(k) * reciprocal ** (k + 1) for k in range(_MOST_SYMBOLS + 1)
         )
 
     def sine_cosine(self) -> tuple[Jet, Jet]:
-        sine, cosine = np.sin(self.real), np.cos(self.real)
+        sine, cosine = np.sin(self.parts[0]), np.cos(self.parts[0])
         return self._series(cycle((sine, cosine, -sine, -cosine))), self._series(cycle((cosine, -sine, -cosine, sine)))
 
     def _series(self, derivatives: Iterable[Matrix]) -> Jet:

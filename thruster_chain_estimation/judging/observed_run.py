@@ -24,7 +24,7 @@ from onboard_estimation.contract.signals import first_order
 from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.contract.trained import ReportTable
 from thruster_chain_estimation.judging import information, observability
-from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import COMMAND, TRUE_PARAMETERS
 
 STEP_S = 0.01
@@ -46,8 +46,8 @@ class ObservedRun:
 
     Attributes
     ----------
-    name, source, estimator, warnings
-        Of the bag, and sentences on the robot's build.
+    replayed, chain
+        What was replayed and judged, and the robot by its design.
     least_n
         Thrust that does not start a thruster.
     time_s
@@ -65,11 +65,8 @@ class ObservedRun:
         From where the filter stood at the end.
     """
 
-    name: str
-    source: str
-    estimator: str
-    warnings: tuple[str, ...]
-    link_names: tuple[str, ...]
+    replayed: ReplayedRun
+    chain: ChainConfiguration
     least_n: float
     time_s: Vector
     thrust_n: Matrix
@@ -88,7 +85,7 @@ class ObservedRun:
     @property
     def parameters(self) -> tuple[str, ...]:
         """2N names: m1, ..., j1, ..."""
-        return information.quantities(len(self.link_names))[2 * len(self.link_names) : 4 * len(self.link_names)]
+        return information.quantities(self.chain.count)[2 * self.chain.count : 4 * self.chain.count]
 
 
 def observe_run(
@@ -134,11 +131,8 @@ def observe_run(
     best = information.forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
     variances = np.diagonal(result.covariance[rows], axis1=1, axis2=2)
     return ObservedRun(
-        run.name,
-        result.source,
-        run.estimator,
-        tuple(configuration.chain.unobservable()),
-        link_names,
+        run,
+        configuration.chain,
         assumed.dead_band_n,
         time,
         thrust,
@@ -246,8 +240,8 @@ class ChainReport:
         """Of each run, and what the columns mean."""
         out: list[str] = []
         for run in self.runs:
-            named = f"{printable(run.name)}: " if len(self.runs) > 1 else ""
-            told = (*_sentences(run), *run.warnings, f"at the end: {run.forecast}")
+            named = f"{printable(run.replayed.name)}: " if len(self.runs) > 1 else ""
+            told = (*_sentences(run), *run.chain.unobservable(), f"at the end: {run.forecast}")
             out += [f"{named}{sentence}" for sentence in told]
         return [*out, *_MEANINGS]
 
@@ -264,12 +258,12 @@ _MEANINGS = (
 
 def _columns(run: ObservedRun) -> list[tuple[str, Vector, PanelGroup]]:
     """Of a picture: Theorem 4 and the rank, masses, inertias."""
-    at, count = np.searchsorted(run.time_s, run.lie_time_s), len(run.link_names)
+    at, count = np.searchsorted(run.time_s, run.lie_time_s), len(run.chain.link_names)
     worst = np.argsort(-(run.predicted[-1] / np.where(run.prior > 0.0, run.prior, 1.0)), kind="stable")
     links = np.sort(list(dict.fromkeys((worst % count).tolist()))[:_MOST_LINES])
 
     def lines(values: Any) -> dict[str, Vector]:
-        return {run.link_names[link]: values[:, link] for link in links}
+        return {run.chain.link_names[link]: values[:, link] for link in links}
 
     def deviations(index: int, unit: str) -> Panel:
         lines = {"least possible": run.predicted[:, index], "filter": run.claimed[:, index]}
@@ -284,7 +278,8 @@ def _columns(run: ObservedRun) -> list[tuple[str, Vector, PanelGroup]]:
         Panel("rank", "1", {"rank": run.seen.rank.astype(float)}),
         Panel("smallest singular value", "1", {"of what can be observed": run.seen.smallest_observable}),
     )
-    heading = f"Theorem 4 and rank: {run.source.upper()} data, {run.name}, estimator {run.estimator}"
+    source = run.replayed.result.source.upper()
+    heading = f"Theorem 4 and rank: {source} data, {run.replayed.name}, estimator {run.replayed.estimator}"
     out = [(heading, run.lie_time_s, PanelGroup("Conditions", conditions))]
     for title, offset, unit in (("masses", 0, "kg"), ("inertias", count, "kg m^2")):
         group = PanelGroup(title, tuple(deviations(offset + int(link), unit) for link in links))
@@ -296,14 +291,14 @@ def _mapping(run: ObservedRun) -> dict[str, Any]:
     """Figures and series of a run, for JSON."""
     met = run.conditions.met(run.least_n).mean(axis=0)
     return {
-        "name": run.name,
-        "source": run.source,
-        "estimator": run.estimator,
+        "name": run.replayed.name,
+        "source": run.replayed.result.source,
+        "estimator": run.replayed.estimator,
         "states": list(run.seen.states),
         "rank_largest": int(run.seen.rank.max()),
         "smallest_singular_value_median": float(np.median(run.seen.smallest_observable)),
         "hidden": dict(_hidden(run)),
-        "conditions_met_share": dict(zip(run.link_names, met.tolist(), strict=True)),
+        "conditions_met_share": dict(zip(run.chain.link_names, met.tolist(), strict=True)),
         "parameters": {name: _figures(run, index) for index, name in enumerate(run.parameters)},
         "forecast": str(run.forecast),
         "series": {
@@ -345,9 +340,9 @@ def _link_table(run: ObservedRun) -> ReportTable:
             *(percent(float(one[:, link].mean())) for one in holds),
             format_number(np.median(turning[pushing, link]) if pushing.any() else np.nan, 2),
         )
-        for link, name in enumerate(run.link_names)
+        for link, name in enumerate(run.chain.link_names)
     )
-    title = f"{printable(run.name)} ({run.source}, estimator {run.estimator})"
+    title = f"{printable(run.replayed.name)} ({run.replayed.result.source}, estimator {run.replayed.estimator})"
     return ReportTable(title, ("link", *headings), rows, headings)
 
 

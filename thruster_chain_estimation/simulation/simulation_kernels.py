@@ -135,11 +135,8 @@ def _derivative(
         block = blocks[(i + 1) * LINK : (i + 2) * LINK]
         (bx, by), (hx, hy) = _turned(state[i], physics.behind[i]), _turned(state[i], physics.ahead[i])
         own[i] /= physics.mass[i]
-        block[d.RATE], block[d.RECIPROCAL], block[d.TURNED_BY] = (
-            state[n + i],
-            1.0 / physics.mass[i],
-            1.0 / physics.inertia[i],
-        )
+        block[d.RATE] = state[n + i]
+        block[d.RECIPROCAL], block[d.TURNED_BY] = 1.0 / physics.mass[i], 1.0 / physics.inertia[i]
         block[d.BX], block[d.BY], block[d.HX], block[d.HY] = -by, bx, -hy, hx
         block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = own[i, 0], own[i, 1], torque[i] / physics.inertia[i]
     d.join(n, 1, blocks)

@@ -94,10 +94,8 @@ def _initial(configuration: ThrusterChainConfiguration, recording: LoadedRecordi
     start_ns = max(int(recording.tracks[name].stamps_ns[0]) for name in names)
     poses = np.array([_resting(recording.tracks[name], start_ns, configuration.initial.rest_s) for name in names])
     mean = space.initial_mean(configuration, poses[:, 2], space.centre_of_mass(poses[None, :, :2], masses)[0])
-    headings, covariance = (
-        space.published_space(configuration).tangent("headings"),
-        space.initial_covariance(configuration),
-    )
+    covariance = space.initial_covariance(configuration)
+    headings = space.published_space(configuration).tangent("headings")
     covariance[headings, headings] = np.deg2rad(configuration.truth.heading_stddev_deg) ** 2 * np.eye(len(names))
     return Estimate(start_ns, mean, covariance)
 
