@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation.estimators.estimator import HopperEstimator
-from hopper_estimation.estimators.filters import (
-    BIAS_NAMES,
-    ENCODER_NAMES,
-    TRAINED,
-    filter_names,
-    filters_of,
-)
+from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES, NAMES, TRAINED, filters_of
 from hopper_estimation.model.configuration import LEG, MOTORS, HopperConfiguration, limited_channels
 from hopper_estimation.model.description import hopper_body_poses, hopper_shapes, hopper_urdf
 from hopper_estimation.simulation.scenario import hopper_scenario, ideal_scenario
@@ -49,7 +43,7 @@ class HopperRobot(
     recovery_s = 2.5
     configuration_type = HopperConfiguration
     configuration_file = "config/hopper.yaml"
-    estimators = filter_names()
+    estimators = NAMES
     model_parameter = "filter_model"
     training_forms = (*TRAINED, "all")
     training_scenario = "hardware"
@@ -123,7 +117,7 @@ class HopperRobot(
         return hopper_shapes(configuration.robot.standing_height_m)
 
     metrics = offline("hopper_estimation.judging.report:hop_figures")
-    """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
+    """Errors by hop (M1 to M5), timing of events, agility, ground."""
 
     presented = offline("hopper_estimation.judging.report:presented")
     """Figures of its hops, height over time, phases by name."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from onboard_estimation.base.measurement import Estimate, Vector
+from functools import partial
+
 from onboard_estimation.nodes.estimator import EstimatorNode
-from onboard_estimation.nodes.observability import ObservabilityOutputs, Observed
+from onboard_estimation.nodes.observability import ObservabilityOutputs
 from onboard_estimation.nodes.simulator import SimulatorNode
 from thruster_chain_estimation.judging.information import assumed_chain
 from thruster_chain_estimation.judging.observability import observed_now
@@ -27,13 +28,7 @@ class ThrusterChainNode(EstimatorNode):
         for sentence in chain.unobservable():
             self.get_logger().warning(sentence)
         assumed = assumed_chain(self.configuration, papers=self.estimator_name.startswith("paper"))
-
-        def look(estimate: Estimate, thrust: Vector) -> Observed:
-            found = observed_now(assumed, chain.link_names, estimate.mean, estimate.covariance, thrust)
-            hidden = f"; nothing tells at this moment: {found.hidden}" if found.hidden else ""
-            return Observed(found.names, found.values, f"{found.forecast}{hidden}")
-
-        ObservabilityOutputs(self, command_channel(chain.link_names), look)
+        ObservabilityOutputs(self, command_channel(chain.link_names), partial(observed_now, assumed, chain.link_names))
 
 
 class ThrusterChainSimulatorNode(SimulatorNode):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Channel, Matrix, Measurement, Vector, neutral_value
+from onboard_estimation.base.measurement import Channel, Estimate, Matrix, Measurement, Vector, neutral_value
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn
@@ -34,7 +34,6 @@ from thruster_chain_estimation.model.configuration import ThrusterChainConfigura
 if TYPE_CHECKING:
     from thruster_chain_estimation.estimators.robust_smoother import RobustSmoother
 
-Rows = NDArray[np.float64]
 
 _ESTIMATORS: Mapping[str, Callable[[ThrusterChainConfiguration], Estimator[Any]]] = {
     "robust": RobustEstimator,
@@ -139,7 +138,8 @@ class ThrusterChainRobot(
                 pipeline.process(Measurement(step * 10_000_000, channel.sensor, value))
         still, names = np.zeros(configuration.chain.count), configuration.chain.link_names
         mean = space.initial_mean(configuration, still, np.zeros(2))
-        observed_now(assumed_chain(configuration), names, mean, self.initial_covariance(configuration), still)
+        estimate = Estimate(0, mean, self.initial_covariance(configuration))
+        observed_now(assumed_chain(configuration), names, estimate, still)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""
@@ -175,7 +175,7 @@ class ThrusterChainRobot(
 
     def true_parts(
         self, configuration: ThrusterChainConfiguration, bodies: Mapping[str, NDArray[np.float64]]
-    ) -> dict[str, Rows]:
+    ) -> dict[str, Matrix]:
         """Headings and centre of mass from the poses of the links; masses and inertias where they were weighed."""
         chain = configuration.chain
         poses = np.stack([planar_pose(bodies[name]) for name in chain.link_names], axis=1)
@@ -187,14 +187,14 @@ class ThrusterChainRobot(
         parts["position"] = space.centre_of_mass(poses[..., :2], masses)
         return parts
 
-    def outline(self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows) -> Rows:
+    def outline(self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Matrix) -> Matrix:
         """Polyline through the ends of the links."""
         headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
         return space.outline(configuration.chain, headings, masses, position)
 
     def body_poses(
-        self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows
-    ) -> dict[str, Rows]:
+        self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Matrix
+    ) -> dict[str, Matrix]:
         """Poses of the links, at their middles, x along the link."""
         headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
         middles = space.link_positions(configuration.chain.lengths, headings, masses, position)

@@ -33,10 +33,9 @@ from hopper_estimation.estimators.filters import (
 from hopper_estimation.judging.hop_metrics import hop_errors
 from hopper_estimation.judging.hop_truth import true_hops
 from hopper_estimation.judging.hops import HopEvents, hop_cycles
-from hopper_estimation.judging.report import DIRECT, ground_heights
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
-from hopper_estimation.model.phases import APEX, PHASES, TOUCHDOWN
+from hopper_estimation.model.phases import PHASES, TOUCHDOWN
 from hopper_estimation.training.filter_calibration import Trial, trial_of
 from hopper_estimation.training.filter_calibration import judged as judged_hops
 from hopper_estimation.training.filter_training import train_filter
@@ -192,7 +191,7 @@ def _shipped(entry: FilterEntry, recording: Any, trial: Trial, configuration: Ho
 
 
 def _summed(entry: FilterEntry, trial: Trial) -> Array:
-    """(N,) the same by the heights of each apex and touchdown, before its update.
+    """(N,) the same by eq. (12) as printed: by the height at each touchdown, before its update.
 
     A touchdown that was not told counts as one at the standing height: nothing is known of a change.
     """
@@ -201,17 +200,12 @@ def _summed(entry: FilterEntry, trial: Trial) -> Array:
     # The filter takes a touchdown for as late as its position update does.
     at_touchdown = height - entry.parameters[phases.DELAY_TD] * run.events["velocity"]
     true_s, standing_m = trial.hops.events.times_s(TOUCHDOWN), CONFIGURATION.robot.standing_height_m
-    apex, touchdown = np.full(len(true_s), np.nan), np.full(len(true_s), standing_m)
-    apex[0] = trial.start_height_m
+    touchdown = np.full(len(true_s), standing_m)
     for number, at_s in enumerate(true_s):
         near = np.flatnonzero((kinds == TOUCHDOWN) & (np.abs(told_s - at_s) < _NEAR_S))
         if len(near):
             touchdown[number] = at_touchdown[near[0]]
-        before_s = true_s[number - 1] if number else -np.inf
-        apexes = np.flatnonzero((kinds == APEX) & (told_s > before_s) & (told_s < at_s))
-        if len(apexes):
-            apex[number] = height[apexes[0]]
-    return np.asarray(ground_heights(apex, touchdown, standing_m, DIRECT))
+    return np.cumsum(touchdown - standing_m)
 
 
 def _control_row(entries: list[FilterEntry], seeds: range) -> Row:

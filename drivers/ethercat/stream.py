@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drivers.ethercat.configuration import PressureConfiguration, WrenchConfiguration
 from drivers.ethercat.description import COUNTER, WRENCH, SensorDescription, StatusBits
 from drivers.ethercat.device import Device
-from drivers.repeats import Repeats
+from drivers.repeats import CountedRepeats
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
@@ -321,7 +321,7 @@ class Stream:
         self.readouts, self._description = readouts, description
         self._fields = {bits.field for bits in description.status}
         self.received = 0
-        self.repeats = Repeats(0 if description.has_counter else round(_STANDS_S * cycle_hz))
+        self.repeats = CountedRepeats(0 if description.has_counter else round(_STANDS_S * cycle_hz))
         self.said: Counter[StatusBits] = Counter()
 
     def __call__(self, device: Device, stamps_ns: Sequence[int], data: bytes) -> dict[str, Batch]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from drivers.hebi.library import Array, Feedback
-from drivers.repeats import Repeats
+from drivers.repeats import CountedRepeats
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.pipeline.device_clock import DeviceClock
 
@@ -72,7 +72,7 @@ class Module:
         self.trouble = ""
         self.clock = DeviceClock(_TICK_S, None, latency_s, offset_ns)
         self._silent_s, self._has_noise = silent_s, has_noise
-        self._sent, self._measured = Repeats(), Repeats(_ALIKE_BY_CHANCE)
+        self._sent, self._measured = CountedRepeats(), CountedRepeats(_ALIKE_BY_CHANCE)
         self._received_us = 0
         self._reported: tuple[float, dict[str, int]] = (0.0, {})
         self.begin(0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.motion_capture.bodies import BodyPoses, plausible
-from drivers.repeats import Repeats
+from drivers.repeats import CountedRepeats
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix
 from onboard_estimation.pipeline.device_clock import DeviceClock
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
@@ -73,7 +73,7 @@ class StreamHealth:
         self._before = (0, 0)  # the number before the last, and how many were lost between
         self._step = 0
         self._suspects: list[tuple[int, int]] = []  # as the last, of frames in a row that do not follow it
-        self._repeats, self._same = Repeats(), Repeats(_SAME_BY_CHANCE)
+        self._repeats, self._same = CountedRepeats(), CountedRepeats(_SAME_BY_CHANCE)
         self._is_repeating = False
         self._names: tuple[str, ...] = ()
         self._frozen: frozenset[str] = frozenset()
@@ -160,7 +160,7 @@ class StreamHealth:
         Bodies are not tracked whose pose cannot be, or has been the same for long.
         """
         if names is not self._names:
-            self._names, self._same = names, Repeats(_SAME_BY_CHANCE)
+            self._names, self._same = names, CountedRepeats(_SAME_BY_CHANCE)
             self._missed = np.zeros((2, len(names)), dtype=np.int64)
             self._since = self._missed.copy()
         good = tracked & plausible(poses, self._farthest_m)

@@ -18,7 +18,7 @@ from sensor_msgs.msg import Imu, Temperature
 from drivers.at_rest import HIGH_G, LOW_G, faults, high_g_offset, refuse_unless_still
 from drivers.lines import SerialLine
 from drivers.node import MeasuringNode, set_variances
-from drivers.repeats import Repeats
+from drivers.repeats import CountedRepeats
 from drivers.serial_imu.frames import CHIPS, CLOCK_TICK_S, CLOCK_WRAP
 from drivers.serial_imu.mounting import Mounted, SerialImu
 from drivers.serial_imu.readings import Scales, SerialReadings, short
@@ -82,7 +82,7 @@ class SerialImuNode(MeasuringNode):
         self._waits_for = "not both there for a second yet" if configuration.mounting.align_at_start else ""
         self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s, epoch_offset_ns)
         self._readings = SerialReadings(self._device_clock, configuration.accept_clones)
-        self._repeats = {name: Repeats() for name in CHANNELS}
+        self._repeats = {name: CountedRepeats() for name in CHANNELS}
         self._log, self._logging = _new_file(host.raw_log), self.aside(f"raw_log {host.raw_log}")
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._line = line = SerialLine(host.port, host.baud, self.say)

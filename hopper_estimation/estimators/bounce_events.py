@@ -344,14 +344,6 @@ def shift_variance(phase: int, velocity: float) -> float:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def acceleration_noise(parameters: Array, x: Record, stance: bool, flight_noise: float) -> float:
-    """Density of the acceleration's noise, (m/s^2)^2 s: over a stance, a share of what turns the robot round."""
-    if not stance:
-        return flight_noise
-    return shock_variance(max(x.speed, 1.0)) / parameters[phases.STANCE_TIME]
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
 def turned_round(x: Record, push: float) -> bool:
     """Whether the shock of this stance, m/s, was enough for a bounce; what a gap hides of it is believed."""
     if x.gap > SHOCK_SEEN_S or x.landed_gap > SHOCK_SEEN_S:

@@ -66,9 +66,10 @@ def flight_noise(t: Tuned) -> float:
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def noise_of(t: Tuned, x: Record) -> float:
-    """The same in the phase that the robot is in."""
-    stance = x.phase == phases.STANCE_DOWN or x.phase == phases.STANCE_UP
-    return bounce.acceleration_noise(t.parameters, x, stance, flight_noise(t))
+    """The same in the phase that the robot is in: over a stance, a share of what turns the robot round."""
+    if x.phase == phases.STANCE_DOWN or x.phase == phases.STANCE_UP:
+        return bounce.shock_variance(max(x.speed, 1.0)) / t.parameters[phases.STANCE_TIME]
+    return flight_noise(t)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,19 +17,12 @@ from hopper_estimation.estimators.samples import Messages, Taken
 from hopper_estimation.estimators.sensor_faults import rest_fault, sensor_faults
 from hopper_estimation.model.configuration import LOW_G, HopperConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
-from onboard_estimation.base.measurement import (
-    NANOSECONDS_PER_SECOND,
-    POSE,
-    Estimate,
-    Measurement,
-    Notice,
-    PhaseEvent,
-    Scanned,
-)
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE, Estimate, Measurement, PhaseEvent, Scanned
 from onboard_estimation.base.series import SET_POSE, Series
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.pipeline.bulk_record import FilteredRecording
 from onboard_estimation.pipeline.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
+from onboard_estimation.pipeline.sensor_trust import fault_news
 from onboard_estimation.pipeline.use_counters import UseCounters
 
 Array = NDArray[np.float64]
@@ -151,7 +144,7 @@ class HopperEstimator(Estimator[HopperState]):
         block = self._filtered(*self._taken(state, samples.messages_of([measurement])))
         if not len(block.means):
             return Step(block.state)
-        notices = _news(self.sensor_faults(state), self.sensor_faults(block.state), measurement.stamp_ns)
+        notices = fault_news(self.sensor_faults(state), self.sensor_faults(block.state), measurement.stamp_ns)
         estimate = Estimate(measurement.stamp_ns, block.means[0], block.covariances[0])
         return Step(block.state, estimate, events=(*block.events, *notices))
 
@@ -281,15 +274,6 @@ class HopperEstimator(Estimator[HopperState]):
         if not math.isfinite(believed_m):
             raise FilterBreakdown(f"hop {ground.hops + 1}: the height at touchdown is {believed_m}, not a number of m")
         return Ground(ground.height_m + (believed_m - standing), ground.hops + 1)
-
-
-def _news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) -> tuple[Notice, ...]:
-    """Sentences on sensors whose fault is new, or over."""
-    if before == after:
-        return ()
-    said = [words for sensor, words in after.items() if before.get(sensor) != words]
-    said += [f"{sensor} is as it should be again" for sensor in before if sensor not in after]
-    return tuple(Notice(f"{words} (at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s)") for words in said)
 
 
 @njit(cache=True, error_model="numpy")

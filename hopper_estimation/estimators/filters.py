@@ -113,6 +113,8 @@ _BOUNCE_KEPT = (*_HEARD, "bias", "bb", "bounce", "cc", "seen", "ratios")
 _VERTICAL = {"kf1": vertical.KF1, "kf2": vertical.KF2, "kf3": vertical.KF3, "kf3_kf1": vertical.KF3}
 _ERROR_STATE = {"eskf1": errors.ESKF1, "eskf2": errors.ESKF2}
 
+NAMES = ("bounce", "bounce_encoder", "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", *encoder.BASELINES)
+"""All there are; the first is the default."""
 ENCODER_NAMES = ("bounce_encoder", *encoder.BASELINES)
 """Estimators that need the leg's encoder; they have no parameters of their own to train."""
 BIAS_NAMES = ("kf2", "eskf2")
@@ -137,12 +139,7 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
     if name in encoder.BASELINES:
         kernel = partial(encoder.run, encoder.encoder_of(name, *masses))
         return StateFilter((encoder.start_state,), kernel, (("time", "count", "read"),))
-    raise UserError(f"no estimator {name!r}; the hopper has {', '.join(filter_names())}")
-
-
-def filter_names() -> tuple[str, ...]:
-    """All there are; the first is the default."""
-    return "bounce", "bounce_encoder", "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", *encoder.BASELINES
+    raise UserError(f"no estimator {name!r}; the hopper has {', '.join(NAMES)}")
 
 
 # What was trained, and its file.

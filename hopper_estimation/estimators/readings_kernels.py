@@ -33,16 +33,7 @@ from numba import njit
 
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperSensors
-from hopper_estimation.model.phases import (
-    HIGH_DUE,
-    HIGH_USABLE,
-    LOW_CLIPPED,
-    LOW_USABLE,
-    Array,
-    Record,
-    Records,
-    layout,
-)
+from hopper_estimation.model.phases import Array, Record, Records, layout
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 STATE = layout(
@@ -51,10 +42,9 @@ STATE = layout(
             (name, np.float64, 3)
             for name in (
                 *("up", "low", "high", "gyro", "rest_gyro", "drawn"),
-                *("mean_low", "mean_high", "mean_gyro"),
+                *("mean_low", "mean_high", "mean_gyro", "fault_up"),
             )
         ),
-        ("fault_up", np.float64, 3),
         ("gyro_ns", np.int64),
         *((name, np.float64, 2) for name in ("equal", "last")),
         *(
@@ -294,18 +284,18 @@ def _usable(settings: Record, r: Record, low: Array, high: Array, moving: int, h
     bits = 0
     if has & 1:
         if abs(low[5]) >= _CLIPPED * settings.low_range_m_s2:
-            bits |= LOW_CLIPPED
+            bits |= phases.LOW_CLIPPED
         elif moving & 1:
-            bits |= LOW_USABLE
+            bits |= phases.LOW_USABLE
     if moving & 2 and abs(high[5]) < _CLIPPED * settings.high_range_m_s2:
-        bits |= HIGH_USABLE
+        bits |= phases.HIGH_USABLE
     if not has & 2 and r.high_silent <= settings.silent_s:
-        bits |= HIGH_DUE
-    if bits & LOW_USABLE and bits & HIGH_USABLE and r.at_odds < FOR_GOOD:
+        bits |= phases.HIGH_DUE
+    if bits & phases.LOW_USABLE and bits & phases.HIGH_USABLE and r.at_odds < FOR_GOOD:
         _compare(settings, r, low[5] - r.low[2], high[5] - r.high[2], dt)
     if r.at_odds > 0.0:
         r.at_odds_s += dt
-        bits &= ~(HIGH_USABLE | HIGH_DUE)
+        bits &= ~(phases.HIGH_USABLE | phases.HIGH_DUE)
     return bits
 
 
@@ -334,9 +324,9 @@ def read(settings: Record, r: Record, sample: Record, s: Record) -> None:
     s.high = gx * ux + gy * uy + gz * uz - settings.gravity
     if moving == 2 and r.zeroed == 0.0 and r.rest > 0.0:
         s.high = 0.0  # of unknown offset, and nothing moves: taken for standing
-    if bits & LOW_USABLE == 0 and bits & HIGH_USABLE:
+    if bits & phases.LOW_USABLE == 0 and bits & phases.HIGH_USABLE:
         fx, fy, fz = gx, gy, gz
-    if r.zeroed > 0.0 and r.attitude > ATTITUDE_S and bits & (LOW_USABLE | HIGH_USABLE):
+    if r.zeroed > 0.0 and r.attitude > ATTITUDE_S and bits & (phases.LOW_USABLE | phases.HIGH_USABLE):
         _draw_up(settings, r, fx, fy, fz, dt)
         if r.gyro_ns == 0 and gyro_has_moved(r):
             r.gyro_ns = sample.last_ns

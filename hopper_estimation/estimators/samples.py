@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation.estimators import readings_kernels
 from hopper_estimation.estimators.readings_kernels import read
-from hopper_estimation.model.configuration import (
-    ATTITUDE,
-    COMMANDED_HEIGHT,
-    HIGH_G,
-    LOW_G,
-    MOTOR_COUNT,
-    MOTORS,
-    HopperConfiguration,
-)
-from hopper_estimation.model.configuration import LEG as LEG_STATE
+from hopper_estimation.model import configuration as robot
 from hopper_estimation.model.phases import SIGNAL, Array, Record, Records, layout, new_state
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.base.series import Series
@@ -36,7 +27,7 @@ from onboard_estimation.pipeline.reading_limits import finite_readings
 Integers = NDArray[np.int64]
 
 NOMINAL_DT_S = 1.0 / 840.0
-KINDS = (COMMANDED_HEIGHT, MOTORS, ATTITUDE, LEG_STATE, HIGH_G, LOW_G)
+KINDS = (robot.COMMANDED_HEIGHT, robot.MOTORS, robot.ATTITUDE, robot.LEG, robot.HIGH_G, robot.LOW_G)
 """What samples are made of, in the order of messages with one stamp."""
 GOAL, THRUST, UP, LEG, HIGH, LOW = range(len(KINDS))
 KIND_OF = {channel.sensor: kind for kind, channel in enumerate(KINDS)}
@@ -170,7 +161,7 @@ def ordered(one: Series) -> Series:
     return one
 
 
-def taken_of(configuration: HopperConfiguration, series: Sequence[Series]) -> tuple[Taken, Records]:
+def taken_of(configuration: robot.HopperConfiguration, series: Sequence[Series]) -> tuple[Taken, Records]:
     """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
     readings = readings_kernels.new_state()
     settings = readings_kernels.reading_settings(configuration)
@@ -247,9 +238,9 @@ def _tell(settings: Record, sample: Record, kind: int, value: Array) -> None:
         sample.goal = value[2]
     elif kind == THRUST:
         squares = 0.0
-        for i in range(MOTOR_COUNT):
+        for i in range(robot.MOTOR_COUNT):
             squares += value[i] * value[i]
-        sample.thrust = settings.full_thrust * (squares / MOTOR_COUNT)
+        sample.thrust = settings.full_thrust * (squares / robot.MOTOR_COUNT)
     else:
         x, y, z, w = value[0], value[1], value[2], value[3]
         sample.up[0] = 2.0 * (x * z - w * y)

@@ -11,7 +11,7 @@ Over N hops, each with its points i from touchdown to next touchdown (formulas a
 Readings where the paper leaves a choice:
 
 - z in M1 is the vertical position, so the body's height above the ground under it (what an optical-flow sensor needs,
-  S17). Counted from the standing height instead, M1 is larger, as the mean height is smaller: that is given beside it.
+  S17). Counted from the standing height instead, M1 would be larger, as the mean height is smaller.
 - h in M3 and M5 is the hop height, above standing, as commanded and as in Tables IV and S1. Above ground M3 would be
   smaller.
 - v in the denominator of M2 is its size: its mean over a hop is about zero.
@@ -29,12 +29,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hopper_estimation.judging.hop_truth import TrueHops
 from hopper_estimation.judging.hops import HopCycles, HopMatches, match_cycles
-
-Array = NDArray[np.float64]
+from hopper_estimation.model.phases import Array
 
 METRICS = ("m1", "m2", "m3", "m4", "m5")
 _KEYS = {
@@ -54,8 +53,6 @@ class HopErrors:
     ----------
     values
         (N,) by metric, `m1` to `m5`; percent, percent, percent, s, m. NaN: not defined, see the module.
-    m1_from_standing
-        (N,) M1 with heights from the standing height, percent.
     apex_error_m, apex_time_error_s
         (N,) with their signs: estimated less true; NaN as M3.
     matches
@@ -63,13 +60,12 @@ class HopErrors:
     """
 
     values: dict[str, Array]
-    m1_from_standing: Array
     apex_error_m: Array
     apex_time_error_s: Array
     matches: HopMatches
 
     def __len__(self) -> int:
-        return len(self.m1_from_standing)
+        return len(self.apex_error_m)
 
     @property
     def m3_with_missed(self) -> Array:
@@ -93,7 +89,6 @@ class HopErrors:
         if np.isfinite(with_missed):
             out["m3_with_missed_hops_percent"] = with_missed
         for name, value, statistic in (
-            ("m1_from_standing_nmae_percent", self.m1_from_standing, np.mean),
             ("apex_height_error_median_percent", self.values["m3"], np.median),
             ("apex_height_error_mean_m", self.apex_error_m, np.mean),
             ("apex_height_error_std_m", self.apex_error_m, np.std),
@@ -136,9 +131,9 @@ def hop_errors(
     matches = match_cycles(true, cycles, span, truth.unknown_s)
 
     told = np.array([_between(truth.time_s, time, one) for one in (height, velocity)])
-    along = np.array([_along(truth, told, hop, from_ground) for hop in range(count)]).reshape(-1, 3)
+    along = np.array([_along(truth, told, hop, from_ground) for hop in range(count)]).reshape(-1, 2)
     values = {metric: np.full(count, np.nan) for metric in METRICS}
-    values["m1"], from_standing, values["m2"] = along.T
+    values["m1"], values["m2"] = along.T
     apex_error, apex_time_error = np.full((2, count), np.nan)
     paired = np.flatnonzero(matches.partner >= 0)
     other = matches.partner[paired]
@@ -150,22 +145,20 @@ def hop_errors(
     values["m3"] = 100.0 * np.abs(apex_error) / true.hop_height_m
     values["m4"] = np.abs(apex_time_error)
     values["m5"] = np.abs(true.hop_height_m - commanded)
-    return HopErrors(values, from_standing, apex_error, apex_time_error, matches)
+    return HopErrors(values, apex_error, apex_time_error, matches)
 
 
-def _along(truth: TrueHops, told: Array, hop: int, from_ground: bool) -> tuple[float, float, float]:
-    """M1, M1 from the standing height, M2 of a hop, percent; `told` (2, K) are height and velocity at the truth's."""
+def _along(truth: TrueHops, told: Array, hop: int, from_ground: bool) -> tuple[float, float]:
+    """M1 and M2 of a hop, percent; `told` (2, K) are height and velocity at the truth's times."""
     span = truth.cycles.touchdown_s[hop], truth.cycles.next_touchdown_s[hop]
     first, last = np.searchsorted(truth.time_s, span)
     points = np.arange(first, last)[np.isfinite(truth.velocity_m_s[first:last])]
     if not len(points):
-        return np.nan, np.nan, np.nan
-    ground = truth.cycles.ground_m[hop]
-    height, velocity = truth.height_m[points] - (ground if from_ground else 0.0), truth.velocity_m_s[points]
-    above_standing = (height - truth.cycles.standing_height_m - (0.0 if from_ground else ground)).mean()
+        return np.nan, np.nan
+    ground = truth.cycles.ground_m[hop] if from_ground else 0.0
+    height, velocity = truth.height_m[points] - ground, truth.velocity_m_s[points]
     error, wrong = np.abs(told[0, points] - height).mean(), np.abs(told[1, points] - velocity).mean()
-    from_standing = 100.0 * error / above_standing if above_standing > 0.0 else np.nan
-    return 100.0 * error / height.mean(), from_standing, 100.0 * wrong / np.abs(velocity).mean()
+    return 100.0 * error / height.mean(), 100.0 * wrong / np.abs(velocity).mean()
 
 
 def commands_at(apex_s: ArrayLike, command_time_s: ArrayLike, command_m: ArrayLike) -> Array:

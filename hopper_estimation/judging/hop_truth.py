@@ -27,13 +27,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from hopper_estimation.judging.hops import HopCycles, HopEvents, finite_samples, hop_cycles
-from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
+from hopper_estimation.model.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN, Array
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.soundness.stretches import runs
-
-Array = NDArray[np.float64]
 
 _CONTACT_M_S2 = 20.0
 _SLOWEST_M_S = 0.7
@@ -179,10 +177,8 @@ def _stance(time: Array, height: Array, span: tuple[float, float]) -> _Stance | 
     if last - first > _LONGEST_STANCE_S:
         return None
     inside = slice(*np.searchsorted(time, [first - 0.01, last + 0.01]))
-    if inside.stop <= inside.start:
-        lowest = 0.5 * (first + last)
-    else:
-        lowest = float(time[inside][np.argmin(height[inside])])
+    there = inside.stop > inside.start
+    lowest = float(time[inside][np.argmin(height[inside])]) if there else 0.5 * (first + last)
     before, after = _speed(time, height, first - _FLIGHT_S, first), _speed(time, height, last, last + _FLIGHT_S)
     falls, rises = before < -_SLOWEST_M_S, after > _SLOWEST_M_S
     turns = after - before > _SLOWEST_M_S  # noise in flight does not
@@ -214,10 +210,8 @@ def _events_of(
 
 def _crossing(time: Array, height: Array, one: _Stance, level: float, down: bool) -> tuple[float, float] | None:
     """Where the flight before (down) or after the stance crosses a level: its parabola there."""
-    start, stop = (
-        (one.lowest_s - _LONGEST_GAP_S, one.lowest_s) if down else (one.lowest_s, one.lowest_s + _LONGEST_GAP_S)
-    )
-    first, last = np.searchsorted(time, [start, stop])
+    gap_s = -_LONGEST_GAP_S if down else _LONGEST_GAP_S
+    first, last = np.searchsorted(time, sorted((one.lowest_s, one.lowest_s + gap_s)))
     above = first + np.flatnonzero(height[first:last] > level)
     if not len(above):
         return None
@@ -261,9 +255,7 @@ def contact_level(time_s: Array, height_m: Array, lowest_s: float, lands: bool, 
         Whether the track has a touchdown and a liftoff. Without one, the samples on its side of the lowest point are
         not used.
     """
-    used = np.ones(len(time_s), bool)
-    used &= (time_s <= lowest_s) | leaves
-    used &= (time_s >= lowest_s) | lands
+    used = ((time_s <= lowest_s) | leaves) & ((time_s >= lowest_s) | lands)
     times, heights = time_s[used], height_m[used]
     if len(times) < _FEWEST_OF_A_STANCE or not (lands or leaves):
         return None

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hopper_estimation.model.phases import APEX, EVENTS, LIFTOFF, MAX_SQUAT, TOUCHDOWN
+from hopper_estimation.model.phases import APEX, EVENTS, LIFTOFF, MAX_SQUAT, TOUCHDOWN, Array
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, PhaseEvent
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 EVENT_TOLERANCE_S = 0.15
@@ -117,21 +116,6 @@ class HopCycles:
     def drop_height_m(self) -> Array:
         """Apex before, above standing on the ground that the drop ended on, m: h_prev of the agility."""
         return self.previous_apex_height_m - self.standing_height_m - self.ground_m
-
-    @property
-    def stance_s(self) -> Array:
-        """Touchdown to liftoff, s."""
-        return self.liftoff_s - self.touchdown_s
-
-    @property
-    def rebound_s(self) -> Array:
-        """Liftoff to apex, s."""
-        return self.apex_s - self.liftoff_s
-
-    @property
-    def drop_s(self) -> Array:
-        """Apex before to touchdown, s."""
-        return self.touchdown_s - self.previous_apex_s
 
 
 def hop_cycles(
@@ -310,17 +294,6 @@ def match_events(
     pairs = to_truth[mutual]
     error, delay = happened[mutual] - truth[pairs], seen[mutual] - truth[pairs]
     return EventTiming(error, delay, len(truth) - len(pairs), int(np.sum(judged & ~mutual)))
-
-
-def event_summary(
-    true: HopEvents,
-    estimated: HopEvents,
-    covered_s: tuple[float, float] | None = None,
-    unknown_s: ArrayLike = (),
-) -> dict[str, dict[str, Any]]:
-    """`EventTiming.summary` of every kind of event by its name."""
-    kinds = enumerate(EVENTS)
-    return {name: match_events(true, estimated, kind, covered_s, unknown_s).summary() for kind, name in kinds}
 
 
 def _nearest(sorted_s: Array, at_s: Array) -> Indices:

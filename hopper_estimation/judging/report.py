@@ -11,15 +11,15 @@ from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.integrate import trapezoid
+from numpy.typing import NDArray
 
 from hopper_estimation.estimators.sensor_faults import sensor_notes
 from hopper_estimation.judging.hop_metrics import commands_at, hop_errors
 from hopper_estimation.judging.hop_truth import TrueHops, true_hops
-from hopper_estimation.judging.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, event_summary, first_event, hop_cycles
+from hopper_estimation.judging.hops import LONGEST_CYCLE_S, HopCycles, HopEvents, hop_cycles, match_events
 from hopper_estimation.model import agility, phases
 from hopper_estimation.model.configuration import COMMANDED_HEIGHT, HIGH_G, LOW_G, HopperConfiguration
+from hopper_estimation.model.phases import Array
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.base.presentation import metric_label, shown_figures
@@ -37,40 +37,21 @@ from onboard_estimation.contract.result import (
     honesty_figures,
 )
 
-Array = NDArray[np.float64]
-
 _FEWEST_SAMPLES = 50
 _SAME_TOUCHDOWN_S = 0.1
+_DRIFT_HOPS = 30
 _DIAGRAMS = "Readings are those along the leg. Before the first touchdown the phase is called startup."
-
-
-def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
-    """(T,) height of the ground after each touchdown: the standing height below the body, its leg extended."""
-    rows = events.kind == phases.TOUCHDOWN
-    return events.height_m[rows] - configuration.robot.standing_height_m
-
-
-def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
-    """Shares of errors within one and three standard deviations in each phase, by quantity and phase."""
-    phase = phase_of(result)
-    out: dict[str, dict[str, float]] = {}
-    for name, part in result.parts.items():
-        ratio = np.abs(part.error[:, 0]) / part.stddev[:, 0]
-        for number, words in enumerate(phases.PHASES):
-            chosen = ratio[(phase == number) & np.isfinite(ratio)]
-            if len(chosen) >= _FEWEST_SAMPLES:
-                shares = {f"{words}_within_{k}_sigma": float(np.mean(chosen < k)) for k in (1, 3)}
-                out[name] = {**out.get(name, {}), **shares}
-    return out
 
 
 def hop_figures(
     configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
 ) -> dict[str, Any]:
-    """For `metrics.json`: M1 to M5, timing of events, coverage by phase, agility, ground, optical flow."""
+    """For `metrics.json`: M1 to M5, timing of events, agility, ground."""
     height, start_ns = result.parts["height"].estimate[:, 0], int(result.stamps_ns[0])
     events = HopEvents.from_phase_events(result.phase_events, start_ns)
-    grounds = estimated_grounds(configuration, events) if configuration.ground_changes else 0.0
+    # At a touchdown the ground is the standing height below the body: its leg is extended.
+    landed_m = events.height_m[events.kind == phases.TOUCHDOWN] - configuration.robot.standing_height_m
+    grounds = landed_m if configuration.ground_changes else 0.0
     cycles = hop_cycles(events, result.time_s, height, configuration.robot.standing_height_m, grounds)
     hops: dict[str, Any] = {"hops_estimated": len(cycles)}
     out: dict[str, Any] = {"hops": hops}
@@ -82,14 +63,15 @@ def hop_figures(
             given_s = (heights.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
             command = commands_at(truth.cycles.apex_s, given_s, heights.values[:, 2])
         hops |= hop_errors(truth, result.time_s, height, velocity, cycles, command).summary()
-        hops |= _flow_error(configuration, result)
         out["agility_true"] = _agility(truth.cycles)
         if configuration.ground_changes:
-            out["ground"] = _ground(configuration, events, truth)
+            out["ground"] = _ground(events, landed_m, truth)
         span = (float(truth.time_s[0]), float(truth.time_s[-1]))
-        out["events"] = event_summary(truth.events, events, span, truth.unknown_s)
+        timings = [
+            match_events(truth.events, events, kind, span, truth.unknown_s) for kind in range(len(phases.EVENTS))
+        ]
+        out["events"] = {name: one.summary() for name, one in zip(phases.EVENTS, timings, strict=True)}
     out["agility_estimated"] = _agility(cycles)
-    out["coverage"] = coverage_by_phase(result)
     return {name: value for name, value in out.items() if value}
 
 
@@ -111,18 +93,7 @@ def _true_hops(configuration: HopperConfiguration, result: EvaluationResult) -> 
     return truth if len(truth.cycles) else None
 
 
-def _flow_error(configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, float]:
-    """Of the distance that an optical-flow sensor measures in flight."""
-    height = result.parts["height"]
-    flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
-    flying &= phase_of(result) != phases.STARTUP
-    if int(np.sum(flying)) < _FEWEST_SAMPLES:
-        return {}
-    ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
-    return {"optical_flow_distance_error_percent": 100.0 * ratio}
-
-
-def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHops) -> dict[str, Any]:
+def _ground(events: HopEvents, landed_m: Array, truth: TrueHops) -> dict[str, Any]:
     """Drift of the ground's height, over the touchdowns that estimate and truth share."""
     touchdowns_s, true_s = events.times_s(phases.TOUCHDOWN), truth.events.times_s(phases.TOUCHDOWN)
     if not len(touchdowns_s) or not len(true_s):
@@ -130,18 +101,21 @@ def _ground(configuration: HopperConfiguration, events: HopEvents, truth: TrueHo
     nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in touchdowns_s])
     if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - touchdowns_s) > _SAME_TOUCHDOWN_S):
         return {}  # a touchdown that is missing has no place in a sum over hops
-    before = np.append(0.0, estimated_grounds(configuration, events)[:-1])
-    apex = [first_event(events, phases.APEX, start, stop)[1] for start, stop in pairwise([np.inf, *touchdowns_s])]
-    touchdown = events.height_m[events.kind == phases.TOUCHDOWN]
-    standing = configuration.robot.standing_height_m
-    return summary(apex - before, touchdown - before, truth.ground_m[nearest], standing)
+    # Of the start, before the first touchdown, nothing is wrong.
+    error = np.append(0.0, landed_m - truth.ground_m[nearest])
+    out: dict[str, Any] = {"touchdowns": len(nearest), "drift_hops": _DRIFT_HOPS}
+    drift = error[_DRIFT_HOPS:] - error[:-_DRIFT_HOPS]  # over every stretch of so many hops
+    if len(drift):
+        out["ground_height_drift_mean_abs_m"] = float(np.mean(np.abs(drift)))
+    return out | {"ground_height_final_error_m": float(error[-1])}
 
 
 def _agility(cycles: HopCycles) -> dict[str, Any]:
     # An estimate that is far off may tell of an apex below the standing height: that is no hop to be agile in.
-    hop, drop, rising_s, falling_s = cycles.hop_height_m, cycles.drop_height_m, cycles.rebound_s, cycles.drop_s
+    hop, drop, stance_s = cycles.hop_height_m, cycles.drop_height_m, cycles.liftoff_s - cycles.touchdown_s
+    rising_s, falling_s = cycles.apex_s - cycles.liftoff_s, cycles.touchdown_s - cycles.previous_apex_s
     sound = (hop > 0.0) & (drop > 0.0) & (rising_s > 0.0) & (falling_s > 0.0)
-    return agility.summary(*(one[sound] for one in (hop, drop, cycles.stance_s, rising_s, falling_s)))
+    return agility.summary(*(one[sound] for one in (hop, drop, stance_s, rising_s, falling_s)))
 
 
 def hop_sections(
@@ -208,23 +182,6 @@ def hop_notes(
         words = f"{hops['missed_hops']} of {hops['hops']} hops missed, {hops['extra_hops']} extra"
         notes.append(Note(f"Hops: {words}.", words))
     return tuple(notes)
-
-
-def distance_error_ratio(time_s: Array, true_height_m: Array, estimated_height_m: Array) -> float:
-    """Error of the distance that an optical-flow sensor measures with an estimated height, over the distance, signed.
-
-    Equations S17 and S18 of the paper. The sensor looks straight down while it moves parallel to a flat surface at the
-    height z, and sees the surface move by d_image on its image plane behind the focal length f. By similar triangles
-    d_image / f = d / z, so
-
-        d_true + d_error = (d_image / f) (z + z_error) = (d_image / f) z (1 + e),   e = z_error / z           (S17)
-        (d_true + d_error) / d_true = 1 + e                                                                   (S18)
-
-    The paper takes for e M1, the mean size of the height's error over the mean height. With a height that changes, what
-    counts is the mean of e along the way, at one speed, with its sign. Errors of both signs cancel, so that it is often
-    less than M1; but errors near the ground weigh more, since they are divided by the height there.
-    """
-    return float(trapezoid(estimated_height_m / true_height_m - 1.0, time_s)) / float(time_s[-1] - time_s[0])
 
 
 def presented(
@@ -309,82 +266,3 @@ def _standing(configuration: HopperConfiguration, time_s: Array, height_m: Array
     if not configuration.ground_changes:
         foot_m = np.maximum(foot_m, 0.0)
     return np.stack([np.column_stack([time_s, foot_m]), np.column_stack([time_s, height_m])], axis=1)
-
-
-# Height of the ground over many hops, summed up from each hop's change; equations 11 to 13 of the paper.
-
-
-PAPER_DROP_WEIGHT = 0.5
-"""Weight of eq. (11) in eq. (13)."""
-DIRECT = 0.0
-"""Weight of eq. (11) for ground and apexes of which nothing is known: eq. (12) alone."""
-
-
-def ground_changes(
-    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float
-) -> tuple[Array, Array]:
-    """Change of the ground's height at each of N touchdowns by eq. (11) and by eq. (12), each (N,), m.
-
-    Parameters
-    ----------
-    apex_height_m, touchdown_height_m
-        (N,) estimated heights above the ground last left, the second just before its update, m. An apex that was not
-        seen (NaN) counts as a drop like the one before; the first hop, which has no drop before it, counts with eq.
-        (12).
-    """
-    apex, touchdown = np.asarray(apex_height_m, float), np.asarray(touchdown_height_m, float)
-    direct = touchdown - standing_height_m
-    drop = apex - touchdown
-    seen = np.maximum.accumulate(np.where(np.isfinite(drop), np.arange(len(drop)), -1))
-    drop = np.where(seen >= 0, drop[np.maximum(seen, 0)], np.nan)
-    from_drops = direct.copy()
-    later = np.isfinite(drop[:-1])
-    from_drops[1:][later] = (drop[:-1] - drop[1:])[later]
-    return from_drops, direct
-
-
-def ground_heights(
-    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float, drop_weight: float
-) -> Array:
-    """(N,) height of the ground after each of N touchdowns, m: the sum of the changes, eq. (13)."""
-    from_drops, direct = ground_changes(apex_height_m, touchdown_height_m, standing_height_m)
-    return np.cumsum(drop_weight * from_drops + (1.0 - drop_weight) * direct)
-
-
-def drift_m(estimated_m: ArrayLike, true_m: ArrayLike, hops: int) -> Array:
-    """Error of the ground height that `hops` hops add, over every stretch of so many, m.
-
-    Parameters
-    ----------
-    estimated_m, true_m
-        (N,) ground heights after each touchdown; the start, before the first, is zero in both.
-    hops
-        Length of a stretch.
-
-    Returns
-    -------
-    (N - hops + 1,) float64 with signs: stretches overlap, so that they are not independent. Empty for shorter runs.
-    """
-    error = np.concatenate(([0.0], np.asarray(estimated_m, float) - np.asarray(true_m, float)))
-    return error[hops:] - error[:-hops]
-
-
-def summary(
-    apex_height_m: ArrayLike,
-    touchdown_height_m: ArrayLike,
-    true_ground_m: ArrayLike,
-    standing_height_m: float,
-    hops: int = 30,
-) -> dict[str, Any]:
-    """Mean size of the drift over `hops` hops by eq. (12) and by eq. (13); units in the names.
-
-    `true_ground_m` (N,) is the ground of each touchdown against that of the start.
-    """
-    out: dict[str, Any] = {"touchdowns": int(np.size(true_ground_m)), "drift_hops": hops}
-    for name, weight in (("direct", DIRECT), ("paper", PAPER_DROP_WEIGHT)):
-        estimated = ground_heights(apex_height_m, touchdown_height_m, standing_height_m, weight)
-        drift = drift_m(estimated, true_ground_m, hops)
-        if len(drift):
-            out[f"ground_height_{name}_drift_mean_abs_m"] = float(np.mean(np.abs(drift)))
-        out[f"ground_height_{name}_final_error_m"] = float(estimated[-1] - np.asarray(true_ground_m)[-1])
-    return out

@@ -51,9 +51,6 @@ from onboard_estimation.base.errors import UserError
 
 Array = NDArray[np.float64]
 
-VERTICAL_JUMPING, HOPPING = 0.0, 1.0
-"""Values of eta: without and with the drop."""
-
 
 def unified_hopping_agility(
     height_m: ArrayLike,
@@ -92,22 +89,9 @@ def unified_hopping_agility(
     return np.asarray(climbed / passed)
 
 
-def vertical_jumping_agility(height_m: ArrayLike, stance_s: ArrayLike, rebound_s: ArrayLike) -> Array:
-    """Hop height over the time from touchdown to apex, m/s: eta = 0."""
-    return unified_hopping_agility(height_m, np.nan, stance_s, rebound_s, np.nan, VERTICAL_JUMPING)
-
-
-def hopping_agility(height_m: ArrayLike, previous_height_m: ArrayLike, cycle_s: ArrayLike) -> Array:
-    """Height fallen and risen over the time from apex to apex, m/s: eta = 1."""
-    return unified_hopping_agility(height_m, previous_height_m, 0.0, 0.0, cycle_s, HOPPING)
-
-
 def effective_acceleration_m_s2(height_m: ArrayLike, time_s: ArrayLike) -> Array:
     """The constant acceleration that takes this time for this height, m/s^2: S8 and S9 the other way round."""
-    time = np.asarray(time_s, float)
-    if np.any(time <= 0.0):
-        raise UserError(f"a flight of {np.min(time):g} s has no acceleration; the time must be above 0 s")
-    return np.asarray(2.0 * np.asarray(height_m, float) / time**2)
+    return np.asarray(2.0 * np.asarray(height_m, float) / _above_zero("time of flight", time_s, "s") ** 2)
 
 
 def stance_velocity_ratio(
@@ -117,10 +101,10 @@ def stance_velocity_ratio(
 
     With equal heights it says what the leg must give back, so that the hopping goes on as it is.
     """
-    previous, height = np.asarray(previous_height_m, float), _not_negative("hop height", height_m, "m")
-    if np.any(previous <= 0.0):
-        raise UserError(f"the previous hop height is {np.min(previous):g} m; it must be above 0 m")
-    return np.asarray(np.sqrt(_falling(rebound_m_s2) * height / (_falling(drop_m_s2) * previous)))
+    previous, height = _above_zero("previous hop height", previous_height_m, "m"), np.asarray(height_m, float)
+    # Thrust and drag must leave some of gravity.
+    rising, falling = (_above_zero("acceleration downwards", one, "m/s^2") for one in (rebound_m_s2, drop_m_s2))
+    return np.asarray(np.sqrt(rising * _not_negative("hop height", height, "m") / (falling * previous)))
 
 
 def summary(
@@ -135,6 +119,7 @@ def summary(
     if not len(rows):
         return {}
     height, previous, stance, rebound, drop = rows.T
+    jumping, hopping = (unified_hopping_agility(height, previous, stance, rebound, drop, eta) for eta in (0.0, 1.0))
     falling, rising = effective_acceleration_m_s2(previous, drop), effective_acceleration_m_s2(height, rebound)
     return {
         "hops": len(rows),
@@ -142,8 +127,8 @@ def summary(
         "stance_s": float(stance.mean()),
         "stance_and_rebound_s": float((stance + rebound).mean()),
         "cycle_s": float((drop + stance + rebound).mean()),
-        "vertical_jumping_agility_m_s": float(vertical_jumping_agility(height, stance, rebound).mean()),
-        "hopping_agility_m_s": float(hopping_agility(height, previous, drop + stance + rebound).mean()),
+        "vertical_jumping_agility_m_s": float(jumping.mean()),
+        "hopping_agility_m_s": float(hopping.mean()),
         "drop_acceleration_m_s2": float(falling.mean()),
         "rebound_acceleration_m_s2": float(rising.mean()),
         "stance_velocity_ratio": float(stance_velocity_ratio(previous, height, falling, rising).mean()),
@@ -157,11 +142,8 @@ def _not_negative(name: str, value: ArrayLike, unit: str) -> Array:
     return given
 
 
-def _falling(acceleration_m_s2: ArrayLike) -> Array:
-    given = np.asarray(acceleration_m_s2, float)
+def _above_zero(name: str, value: ArrayLike, unit: str) -> Array:
+    given = np.asarray(value, float)
     if np.any(given <= 0.0):
-        raise UserError(
-            f"the mean acceleration downwards is {np.min(given):.3g} m/s^2; it must be above 0: thrust and drag must "
-            "leave some of gravity"
-        )
+        raise UserError(f"{name} is {np.nanmin(given):.3g} {unit}; it must be above 0")
     return given

@@ -53,17 +53,6 @@ class HopperRotors:
 
 
 @dataclass(frozen=True)
-class HopperController:
-    """Height controller of the simulated robot (paper, section II)."""
-
-    largest_thrust_weights: float = parameter(
-        0.837, "largest thrust over the weight", exclusive_minimum=0.0, maximum=2.0
-    )
-    smallest_duty: float = parameter(0.05, "the motors always turn at this duty cycle", minimum=0.0, maximum=0.5)
-    sliding_range_m: float = positive(0.33, "beyond this error of the height the thrust is at its largest", "m")
-
-
-@dataclass(frozen=True)
 class HopperTrainingConfiguration:
     """How `train hopper` searches filter parameters."""
 
@@ -86,7 +75,6 @@ class HopperConfiguration:
     robot: HopperBody = HopperBody()
     sensors: HopperSensors = HopperSensors()
     rotors: HopperRotors = HopperRotors()
-    controller: HopperController = HopperController()
     training: HopperTrainingConfiguration = HopperTrainingConfiguration()
     ground_changes: bool = parameter(
         False, "heights are above the ground of the start, summed up over changing ground, not above the ground below"

@@ -24,11 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
-
-Array = NDArray[np.float64]
+from hopper_estimation.model.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, Array
 
 STEP_S = 5e-5
 TICK_STEPS = 50
@@ -76,12 +73,17 @@ class Plant(NamedTuple):
     """Upwards on the body beside all others, N."""
 
 
-class Law(NamedTuple):
-    """Constants of the height controller (paper, section II); lengths in m, thrust as a share of the weight."""
+# Of the height controller (paper, section II).
+LARGEST_THRUST_WEIGHTS = 0.837
+SMALLEST_DUTY = 0.05
+"""The motors always turn."""
+SLIDING_RANGE_M = 0.33
+"""Beyond this error of the height the thrust is at its largest."""
 
-    largest_ratio: float
-    smallest_duty: float
-    sliding_range: float
+
+class Law(NamedTuple):
+    """What a run asks of the height controller; lengths in m."""
+
     lift: float
     """Full thrust in weights."""
     start_height: float
@@ -122,7 +124,7 @@ class Motion(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _wanted_ratio(law: Law, height: float, velocity: float, phase: int, goal: float, length: float, g: float) -> float:
+def _wanted_ratio(height: float, velocity: float, phase: int, goal: float, length: float, g: float) -> float:
     """Thrust-to-weight ratio from the locomotion energy: up when it is short in the rebound, too much in the drop."""
     missing = goal - (height - length) - 0.5 * velocity * velocity / g
     if phase == DROP:
@@ -131,7 +133,7 @@ def _wanted_ratio(law: Law, height: float, velocity: float, phase: int, goal: fl
         return 0.0
     if missing <= 0.0:
         return 0.0
-    return law.largest_ratio * min(missing / law.sliding_range, 1.0)
+    return LARGEST_THRUST_WEIGHTS * min(missing / SLIDING_RANGE_M, 1.0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -146,10 +148,10 @@ def _duty(plant: Plant, motion: Motion, k: int, time: float, height: float, velo
         goal = length + law.start_height * share * share * (3.0 - 2.0 * share)
         ratio = min(max(1.0 + (9.0 * (goal - height) - 5.0 * velocity) / g, 0.0), 1.8)
     elif np.isnan(feedback[0]):
-        ratio = _wanted_ratio(law, height, velocity, phase, motion.goals[k], length, g)
+        ratio = _wanted_ratio(height, velocity, phase, motion.goals[k], length, g)
     else:
-        ratio = _wanted_ratio(law, feedback[0], feedback[1], int(feedback[2]), motion.goals[k], length, g)
-    return min(max(np.sqrt(ratio / law.lift), law.smallest_duty), 1.0)
+        ratio = _wanted_ratio(feedback[0], feedback[1], int(feedback[2]), motion.goals[k], length, g)
+    return min(max(np.sqrt(ratio / law.lift), SMALLEST_DUTY), 1.0)
 
 
 @njit(cache=True, error_model="numpy")

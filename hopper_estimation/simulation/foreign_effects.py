@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hopper_estimation.model import dynamics
-from hopper_estimation.model.phases import REBOUND, STANCE_DOWN, STANCE_UP
+from hopper_estimation.model.phases import REBOUND, STANCE_DOWN, STANCE_UP, Array
 from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.contract.signals import magnitudes, spread
-
-Array = NDArray[np.float64]
 
 FILE = "config/hopper_foreign.yaml"
 _MOST_HOPS = 20_000

@@ -29,12 +29,11 @@ from hopper_estimation.model.configuration import (
 from hopper_estimation.model.phases import STARTUP
 from hopper_estimation.simulation.foreign_effects import ForeignEffects, ForeignScenario
 from hopper_estimation.simulation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector, neutral_value
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector, neutral_value
 from onboard_estimation.base.series import Recording, Series, set_pose_channel, stamps_between, truth_channel
-from onboard_estimation.contract.signals import digits, first_order, spread
+from onboard_estimation.contract.signals import digits, spread, wandered
 from onboard_estimation.contract.simulated import Changing, Place
 
-Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 
 HEIGHTS_M = {"0.3m": 0.3, "1m": 1.0, "2m": 2.0, "3m": 3.0, "4m": 4.0, "5m": 5.0}
@@ -60,9 +59,9 @@ class _Sensor:
     scenario: AccelerometerScenario
     scale: float
     offset: Vector
-    tilt: Rows
+    tilt: Matrix
 
-    def reading(self, force: Rows, drift: Vector, rng: np.random.Generator) -> Rows:
+    def reading(self, force: Matrix, drift: Vector, rng: np.random.Generator) -> Matrix:
         """(K, 3) from the specific force in the body frame (K, 3)."""
         one = self.scenario
         value = self.scale * (force @ self.tilt.T) + self.offset + one.noise_m_s2 * rng.normal(size=force.shape)
@@ -77,9 +76,8 @@ class _Wander:
         self._stddev, self._keep, self._rng = stddev, np.exp(-_TICK_S / time_s), rng
         self._at = stddev * rng.normal(size=count)
 
-    def next(self, ticks: int) -> Rows:
-        drive = np.sqrt(1.0 - self._keep**2) * self._stddev * self._rng.normal(size=(ticks, len(self._at)))
-        out = first_order(1.0, self._keep, drive, self._at)
+    def next(self, ticks: int) -> Matrix:
+        out = wandered(self._rng, self._keep, ticks, self._at, self._stddev)
         self._at = out[-1]
         return out
 
@@ -128,14 +126,14 @@ class HopperSimulation(Changing):
         self.foreign = ForeignEffects(foreign, rng.spawn(1)[0]) if foreign is not None else None
         self._tick = 0
         self._truth = truth_channel(configuration.truth_body)
-        self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
+        self._pending: dict[str, list[tuple[Stamps, Matrix]]] = {}
         self._state = self._standing()
         self._delayed = np.zeros(64)
         self._previous: Vector | None = None
         self._feedback = np.full(3, np.nan)
         self._told_goal = np.nan
         self._dropped = False
-        self.trace: list[Rows] | None = None
+        self.trace: list[Matrix] | None = None
         """Set to a list to keep the exact motion: (K, TRACE_SIZE) at every `STEP_S`."""
 
     def _standing(self) -> Vector:
@@ -152,7 +150,7 @@ class HopperSimulation(Changing):
         state[dynamics.PHASE] = STARTUP
         return state
 
-    def _spread(self, stddev: float, *shape: int) -> Rows:
+    def _spread(self, stddev: float, *shape: int) -> Matrix:
         return spread(self._rng, stddev, *shape)
 
     def _draw_robot(self, uneven: bool) -> None:
@@ -225,7 +223,7 @@ class HopperSimulation(Changing):
             self._pending[channel.sensor] = [(stamps[later], values[later])]
         return Series(channel, stamps[~later], values[~later])
 
-    def _give(self, channel: Channel, stamps: Stamps, values: Rows) -> None:
+    def _give(self, channel: Channel, stamps: Stamps, values: Matrix) -> None:
         if len(stamps):
             self._pending.setdefault(channel.sensor, []).append((stamps, values))
 
@@ -250,16 +248,13 @@ class HopperSimulation(Changing):
 
     def _run(self, ticks: int) -> None:
         """Simulate so many ticks and note what was recorded in them."""
-        s, c = self.scenario, self.configuration
-        first, start_ns = self._tick, self._tick * _TICK_NS
+        s, first, start_ns = self.scenario, self._tick, self._tick * _TICK_NS
         stop_ns = start_ns + ticks * _TICK_NS
         goals = self._goals(ticks)
         tick_s = (first + np.arange(ticks)) * _TICK_S
         trace = np.empty((ticks * dynamics.TICK_STEPS, dynamics.TRACE_SIZE))
         duties = np.empty(ticks)
-        known, start_height = c.controller, float(self._commands_m[0])
-        bounds = known.largest_thrust_weights, known.smallest_duty, known.sliding_range_m
-        law = dynamics.Law(*bounds, s.rotors.lift_weights, start_height, s.rest_s, s.drop_s)
+        law = dynamics.Law(s.rotors.lift_weights, float(self._commands_m[0]), s.rest_s, s.drop_s)
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
         gusts = self._gusts.next(ticks)[:, 0]
         motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)
@@ -286,7 +281,7 @@ class HopperSimulation(Changing):
             self._give(set_pose_channel(), np.array([drop_ns], dtype=np.int64), pose[None])
         self._tick += ticks
 
-    def _sway_of(self, ticks: int, tick_s: NDArray[np.floating]) -> Rows:
+    def _sway_of(self, ticks: int, tick_s: NDArray[np.floating]) -> Matrix:
         """(K, 4) roll, pitch and their rates at the ticks; none while it stands."""
         wish = self._sway.next(ticks) * np.clip((tick_s - self.scenario.rest_s) / 0.5, 0.0, 1.0)[:, None]
         gain = _TICK_S / (_SWAY_SMOOTHING_S + _TICK_S)
@@ -308,7 +303,7 @@ class HopperSimulation(Changing):
         values[:, 2] = goals[due]
         self._give(COMMANDED_HEIGHT, stamps[due], values)
 
-    def _record(self, start_ns: int, stop_ns: int, trace: Rows, swayed: Rows) -> None:
+    def _record(self, start_ns: int, stop_ns: int, trace: Matrix, swayed: Matrix) -> None:
         """Readings of all sensors from one stamp to another."""
         s, rng = self.scenario, self._rng
         step_ns = round(dynamics.STEP_S * NANOSECONDS_PER_SECOND)
@@ -345,7 +340,7 @@ class HopperSimulation(Changing):
         self._give(ATTITUDE, stamps, _quaternions(angles))
         self._capture(start_ns, stop_ns, trace, swayed)
 
-    def _capture(self, start_ns: int, stop_ns: int, trace: Rows, swayed: Rows) -> None:
+    def _capture(self, start_ns: int, stop_ns: int, trace: Matrix, swayed: Matrix) -> None:
         s, rng = self.scenario.capture, self._rng
         stamps = stamps_between(start_ns, stop_ns, s.rate_hz)
         # Behind by the latency, a part of a millisecond to some: the start of this piece needs the end of the last.
@@ -365,13 +360,13 @@ class HopperSimulation(Changing):
         self._give(self._truth, stamps, poses)
 
 
-def _at_ticks(stamps: Stamps, start_ns: int, values: Rows) -> Rows:
+def _at_ticks(stamps: Stamps, start_ns: int, values: Matrix) -> Matrix:
     """Values of ticks from `start_ns` on at other times, by straight lines."""
     tick_ns = start_ns + np.arange(len(values)) * _TICK_NS
     return np.column_stack([np.interp(stamps, tick_ns, one) for one in values.T])
 
 
-def _quaternions(angles: Rows) -> Rows:
+def _quaternions(angles: Matrix) -> Matrix:
     """(K, 4) x y z w of rotations by roll and pitch (K, 2), roll first about the body's axis."""
     (sx, sy), (cx, cy) = np.sin(0.5 * angles).T, np.cos(0.5 * angles).T
     return np.column_stack([sx * cy, cx * sy, -sx * sy, cx * cy])

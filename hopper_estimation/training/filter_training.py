@@ -20,13 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from hopper_estimation.estimators.filters import (
-    PARAMETERS,
-    Filtered,
-    FilterEntry,
-    body_of,
-    state_filter,
-)
+from hopper_estimation.estimators.filters import PARAMETERS, Filtered, FilterEntry, body_of, state_filter
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENT, Array, Records, copied
@@ -134,8 +128,6 @@ class FilterObjective:
             return [self._cost(one, room, weight) for one in rows]
 
         whole = self.full(np.atleast_2d(population))
-        if self._threads == 1:
-            return np.array(costs(whole))
         with ThreadPoolExecutor(self._threads) as pool:
             pieces = pool.map(costs, np.array_split(whole, min(4 * self._threads, len(whole))))
             return np.concatenate(list(pieces))

@@ -5,13 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.result import EvaluationResult, PanelGroup
 from onboard_estimation.contract.robot import Capability, Configuration
 from onboard_estimation.contract.trained import ShownReport
+
+
+class Observed(NamedTuple):
+    """What is known at one moment: named numbers, and a sentence."""
+
+    names: tuple[str, ...]
+    values: Vector
+    words: str
 
 
 @dataclass(frozen=True, eq=False)

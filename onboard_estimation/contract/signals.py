@@ -35,9 +35,9 @@ def first_order(share: float, keep: float, values: Array, before: Array) -> Arra
     return np.asarray(filtered)
 
 
-def wandered(rng: np.random.Generator, keep: float, count: int, before: Array) -> Array:
-    """So many steps of Ornstein-Uhlenbeck processes of unit variance, of which a step leaves `keep`."""
-    return first_order(1.0, keep, np.sqrt(1.0 - keep**2) * rng.normal(size=(count, *before.shape)), before)
+def wandered(rng: np.random.Generator, keep: float, count: int, before: Array, stddev: float = 1.0) -> Array:
+    """So many steps of Ornstein-Uhlenbeck processes of a standard deviation, of which a step leaves `keep`."""
+    return first_order(1.0, keep, np.sqrt(1.0 - keep**2) * stddev * rng.normal(size=(count, *before.shape)), before)
 
 
 def digits(values: Array, steps: ArrayLike) -> Array:

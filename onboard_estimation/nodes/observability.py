@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -13,6 +13,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
 from onboard_estimation.base.measurement import Channel, Estimate, Vector
+from onboard_estimation.contract.observed import Observed
 from onboard_estimation.live.messages import interface_class, new
 from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
 _PERIOD_S = 1.0
 _SHARE = 0.1
 """Of a processor that it may take: what takes long is told less often."""
-
-
-class Observed(NamedTuple):
-    """Named numbers, and a sentence."""
-
-    names: tuple[str, ...]
-    values: Vector
-    words: str
 
 
 class ObservabilityOutputs:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Notice
 from onboard_estimation.pipeline.estimator import FilterBreakdown
 
 LONGEST_GAP_S = 100.0
@@ -57,3 +58,12 @@ def others_are_well(sensors: tuple[SensorTrust, ...], link: int, stamp_ns: int) 
             return False
         heard += 1
     return heard > 0
+
+
+def fault_news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) -> tuple[Notice, ...]:
+    """Notices on sensors whose fault, as `Estimator.sensor_faults` tells it, is new, another, or over."""
+    if before == after:
+        return ()
+    said = [words for sensor, words in after.items() if before.get(sensor) != words]
+    said += [f"{sensor} is as it should be again" for sensor in before if sensor not in after]
+    return tuple(Notice(f"{words} (at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s)") for words in said)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.repeats import Repeats
+from drivers.repeats import CountedRepeats
 from onboard_estimation.pipeline.aside import Aside
 
 
 @given(st.lists(st.integers(0, 2), max_size=60), st.integers(0, 3), st.integers(1, 60))
 def test_blocks_and_single_readings_find_the_same_repeats(counters: list[int], by_chance: int, block: int) -> None:
     values = np.array([[one, np.nan] for one in counters], dtype=np.float64).reshape(-1, 2)
-    blocks, whole = Repeats(by_chance), Repeats(by_chance)
+    blocks, whole = CountedRepeats(by_chance), CountedRepeats(by_chance)
     found = [kept for start in range(0, len(values), block) for kept in blocks.fresh(values[start : start + block])]
     runs, run = [], 0
     for before, now in zip([None, *counters], counters, strict=False):
@@ -30,7 +30,7 @@ def test_blocks_and_single_readings_find_the_same_repeats(counters: list[int], b
     ("fresh", "repeated", "said"), [(0, 1000, "all the time"), (600, 400, "400 of"), (990, 10, "")]
 )
 def test_a_frozen_sensor_is_told_and_one_read_a_little_often_is_not(fresh: int, repeated: int, said: str) -> None:
-    repeats = Repeats()
+    repeats = CountedRepeats()
     repeats.fresh(np.array([0]))
     assert not repeats.told("imu", "power it off and on")
     repeats.fresh(np.concatenate((np.arange(1, fresh + 1), np.full(repeated, fresh))))

@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 
 from drivers.at_rest import faults
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
-from drivers.repeats import Repeats
+from drivers.repeats import CountedRepeats
 from drivers.serial_imu.frames import HIGH_G, LOW_G, Sample, Settings, encode_sample, encode_settings
 from drivers.serial_imu.mounting import Expected, Mounted, Mounting, axes_matrix
 from drivers.serial_imu.readings import Scales, SerialReadings
@@ -129,7 +129,7 @@ def test_noise_of_the_chips_repeats_less_often_than_what_is_taken_for_frozen(low
         / (scales.high_g * G)
     )
     for name, values in ((LOW_G, low), (HIGH_G, high)):
-        repeats = Repeats(scales.equal_by_chance[name])
+        repeats = CountedRepeats(scales.equal_by_chance[name])
         assert repeats.fresh(values).all()
         assert not repeats.fresh(np.repeat(values[-1:], 1000, axis=0))[-1]
 

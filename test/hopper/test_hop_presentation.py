@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from hopper_samples_for_tests import CONFIGURATION, STANDING_M, hopping, judged
+from hopper_samples_for_tests import CONFIGURATION, ROBOT, STANDING_M, hopping, judged
 
 from hopper_estimation.judging.report import hop_phases, phase_of, presented
 from hopper_estimation.model.phases import REBOUND, STANCE_UP
@@ -54,3 +55,15 @@ def test_figures_and_drawing_of_a_hopper(result: EvaluationResult) -> None:
     np.testing.assert_array_equal(drawing.centre, np.column_stack([result.time_s, height_m]))
     # On level ground the foot does not go below it.
     np.testing.assert_array_equal(drawing.estimate[:, 0, 1], np.maximum(height_m - STANDING_M, 0.0))
+
+
+def test_the_ground_is_told_wrong_by_what_it_is_off_from_the_simulators() -> None:
+    uneven = replace(CONFIGURATION, ground_changes=True)
+    simulation: Any = ROBOT.simulation(uneven, "uneven", "1m", np.random.default_rng(3))
+    result = judged(simulation.advance(14 * 10**9), "bounce", uneven)
+    told = [one.height_m - STANDING_M for one in result.phase_events if one.name == "touchdown"]
+    ground = result.metrics["hopper"]["ground"]
+    assert ground["touchdowns"] == len(told) >= 5
+    wrong_m = told[-1] - simulation._grounds[len(told) - 1]
+    assert ground["ground_height_final_error_m"] == pytest.approx(wrong_m, abs=0.01)
+    assert np.ptp(simulation._grounds[: len(told)]) > 0.03

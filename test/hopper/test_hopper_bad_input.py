@@ -34,6 +34,7 @@ from hopper_samples_for_tests import (
     without,
 )
 
+from hopper_estimation.judging.report import phase_stretches
 from hopper_estimation.model.phases import EVENTS
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.series import Recording, Series
@@ -410,9 +411,8 @@ def test_a_long_rest_before_and_after() -> None:
     assert np.abs(height[before | after] - STANDING_M).max() < 0.1
     assert np.abs(velocity[(before & (time_s > 2.0)) | after]).max() < 5e-3
     assert hops(result)["missed_hops"] == 0
-    # Rest after the last touchdown is no stance: coverage of phases is of hops.
-    coverage = result.metrics["hopper"]["coverage"]["height"]
-    assert {"drop_within_1_sigma", "stance_down_within_3_sigma", "startup_within_3_sigma"} <= set(coverage)
+    told = {words for words, rows in phase_stretches(CONFIGURATION, result).items() if rows.any()}
+    assert {"while dropping", "in stance, down", "before the first drop"} <= told
 
 
 def between(recording: Recording, start_s: float, stop_s: float) -> Recording:

@@ -14,6 +14,7 @@ from evaluation_samples import command, refusal
 from matplotlib import image
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.measurement import Estimate
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.observed import ReplayedRun
 from onboard_estimation.contract.tracks import HeldValues
@@ -130,7 +131,7 @@ def test_what_is_told_live_is_that_of_the_instant_with_a_forecast() -> None:
     assumed = assumed_chain(CONFIGURATION, papers=True)
     mean = np.concatenate([np.zeros(6), CONFIGURATION.chain.masses, CONFIGURATION.chain.inertias, np.zeros(4)])
     covariance = ROBOT.initial_covariance(CONFIGURATION)
-    now = observed_now(assumed, LINKS, mean, covariance, np.array([1.0, 0.0, -1.0]))
+    now = observed_now(assumed, LINKS, Estimate(0, mean, covariance), np.array([1.0, 0.0, -1.0]))
     told = dict(zip(now.names, now.values, strict=True))
     psi = CONFIGURATION.chain.thruster_angles
     assert told["normal_n.link_1"] == pytest.approx(np.sin(psi[0]))
@@ -138,8 +139,8 @@ def test_what_is_told_live_is_that_of_the_instant_with_a_forecast() -> None:
     assert told["net_n.link_3"] == pytest.approx(-1.0)
     assert (told["rank"], told["states"]) == (11.0, 12.0)
     assert told["smallest"] > 0.1
-    assert now.hidden == "the common heading"
-    assert now.forecast.startswith("push thruster ")
+    assert now.words.startswith("push thruster ")
+    assert now.words.endswith("; nothing tells at this moment: the common heading")
 
 
 # The command.

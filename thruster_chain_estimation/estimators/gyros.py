@@ -13,25 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import (
-    IMU,
-    NANOSECONDS_PER_SECOND,
-    Estimate,
-    Matrix,
-    Measurement,
-    Notice,
-    Vector,
-)
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.filtering.gating import Innovation, gate_threshold
 from onboard_estimation.pipeline.estimator import Estimator, Step
+from onboard_estimation.pipeline.sensor_trust import fault_news
+from thruster_chain_estimation.model import space
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import (
-    BOUND_TO_STDDEV,
-    COMMAND,
-    initial_covariance,
-    initial_mean,
-    published_space,
-)
 
 _TELLS_EVERY_NS = 10_000_000
 _SILENT_NS = NANOSECONDS_PER_SECOND // 2
@@ -65,7 +52,7 @@ class GyrosState(NamedTuple):
     stamp_ns, told_ns
         That the centre of mass belongs to, and of the last estimate; None: there was none.
     silent
-        Links whose silence was said.
+        Links whose gyros have been silent for long.
     """
 
     mean: Matrix
@@ -88,37 +75,37 @@ class GyrosEstimator(Estimator[GyrosState]):
     linearised = False  # covariances of position and velocity are bounds
 
     def __init__(self, configuration: ThrusterChainConfiguration) -> None:
-        self.space = published_space(configuration)
+        self.space = space.published_space(configuration)
         self._c = configuration
         self._chain = configuration.chain
         self._sensors = {f"imu/{name}": link for link, name in enumerate(self._chain.link_names)}
-        self._prior = initial_covariance(configuration)
+        self._prior = space.initial_covariance(configuration)
         mass = configuration.tolerances.mass_fraction / np.sqrt(self._chain.count)
-        self._acceleration_share = float(np.hypot(BOUND_TO_STDDEV * mass, _THRUST_FRACTION))
+        self._acceleration_share = float(np.hypot(space.BOUND_TO_STDDEV * mass, _THRUST_FRACTION))
         # A heading at a stamp: the gyro's clock may be off by so much, a bound.
-        self._clock_s = BOUND_TO_STDDEV * configuration.imu.clock_offset_s
+        self._clock_s = space.BOUND_TO_STDDEV * configuration.imu.clock_offset_s
 
     def start(self, initial: Estimate | None) -> GyrosState:
         """At rest: as given, else as configured."""
-        space, c, n, covariance = self.space, self._c, self._chain.count, self._prior
-        mean = initial_mean(c, c.initial_headings_rad, np.array(c.initial.position_m))
+        c, n, covariance = self._c, self._chain.count, self._prior
+        mean = space.initial_mean(c, c.initial_headings_rad, np.array(c.initial.position_m))
         if initial is not None:
             mean, covariance = initial.mean, initial.covariance
         own, each = np.zeros((n, 3)), np.zeros((n, 3, 3))
-        own[:, 0] = mean[space.coordinates("headings")]
-        each[:, 0, 0] = np.diag(covariance[space.tangent("headings"), space.tangent("headings")])
+        own[:, 0] = mean[self.space.coordinates("headings")]
+        each[:, 0, 0] = np.diag(covariance[self.space.tangent("headings"), self.space.tangent("headings")])
         each[:, 1, 1] = c.gyro.bias_stddev_rad_s**2
-        each[:, 2, 2] = (BOUND_TO_STDDEV * c.gyro.scale_fraction) ** 2
+        each[:, 2, 2] = (space.BOUND_TO_STDDEV * c.gyro.scale_fraction) ** 2
         diagonal = np.sqrt(np.diag(covariance))
-        position, velocity = space.tangent("position"), space.tangent("velocity")
+        position, velocity = self.space.tangent("position"), self.space.tangent("velocity")
         stamp_ns = None if initial is None else initial.stamp_ns
         return GyrosState(
             own,
             each,
-            mean[space.coordinates("rates")].copy(),
+            mean[self.space.coordinates("rates")].copy(),
             np.full(n, stamp_ns or 0, dtype=np.int64),
-            None if stamp_ns is None else self._rest_until(stamp_ns, mean[space.coordinates("rates")]),
-            np.concatenate([mean[space.coordinates("position")], mean[space.coordinates("velocity")]]),
+            None if stamp_ns is None else self._rest_until(stamp_ns, mean[self.space.coordinates("rates")]),
+            np.concatenate([mean[self.space.coordinates("position")], mean[self.space.coordinates("velocity")]]),
             np.array([diagonal[position].max(), diagonal[velocity].max()]),
             np.zeros(n),
             stamp_ns,
@@ -133,13 +120,15 @@ class GyrosEstimator(Estimator[GyrosState]):
             last_ns = np.full(self._chain.count, stamp_ns, dtype=np.int64)
             state = state._replace(rest_until_ns=self._rest_until(stamp_ns, state.rate), last_ns=last_ns)
         state = self._centre_moved(state, stamp_ns)
-        if measurement.sensor == COMMAND:
+        if measurement.sensor == space.COMMAND:
             if measurement.value.any():
                 state = state._replace(rest_until_ns=min(stamp_ns, state.rest_until_ns or stamp_ns))
             return Step(state._replace(force=measurement.value.copy()))
         link = self._sensors[measurement.sensor]
         state, innovation = self._turned(state, link, stamp_ns, float(measurement.value[IMU.angular_velocity][2]))
-        state, notices = self._silence(state, stamp_ns)
+        before = state
+        state = state._replace(silent=frozenset(np.flatnonzero(stamp_ns - state.last_ns > _SILENT_NS).tolist()))
+        notices = fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
         if state.told_ns is not None and stamp_ns - state.told_ns < _TELLS_EVERY_NS:
             return Step(state, None, innovation, notices)
         return Step(state._replace(told_ns=stamp_ns), self._estimate(state, stamp_ns), innovation, notices)
@@ -206,24 +195,13 @@ class GyrosEstimator(Estimator[GyrosState]):
         stddev[1] += unknown * step_s
         return state._replace(centre=centre, centre_stddev=stddev, stamp_ns=stamp_ns)
 
-    def _silence(self, state: GyrosState, stamp_ns: int) -> tuple[GyrosState, tuple[Notice, ...]]:
-        """Sentences on IMUs that have been silent for long; once each time."""
-        late = stamp_ns - state.last_ns
-        silent = frozenset(np.flatnonzero(late > _SILENT_NS).tolist())
-        if silent == state.silent:
-            return state, ()
-        names, at_s = self._chain.link_names, stamp_ns / NANOSECONDS_PER_SECOND
-        notices = tuple(
-            Notice(
-                f"the IMU of {names[link]} has been silent for {late[link] / NANOSECONDS_PER_SECOND:.1f} s at "
-                f"{at_s:.3f} s: its heading is not known any more"
-            )
-            for link in sorted(silent - state.silent)
-        )
-        return state._replace(silent=silent), notices
+    def sensor_faults(self, state: GyrosState) -> dict[str, str]:
+        """IMUs that have been silent for long."""
+        imus = [f"imu/{self._chain.link_names[link]}" for link in sorted(state.silent)]
+        return {imu: f"{imu} is silent: its link's heading is not known any more" for imu in imus}
 
     def _estimate(self, state: GyrosState, stamp_ns: int) -> Estimate:
-        space, c = self.space, self._c
+        c = self._c
         since_s = (stamp_ns - state.last_ns) / NANOSECONDS_PER_SECOND
         seen_s = np.minimum(since_s, 3.0 / c.imu.rate_hz)
         blind_s = since_s - seen_s
@@ -234,12 +212,12 @@ class GyrosEstimator(Estimator[GyrosState]):
         heading += (0.5 * unknown_rate * ahead_s) ** 2 + (_UNSEEN_RATE_RAD_S * blind_s) ** 2
         rate = state.covariance[:, 1, 1] + state.rate**2 * state.covariance[:, 2, 2] + c.gyro_stddev_rad_s**2
         rate += unknown_rate**2
-        mean = initial_mean(c, state.mean[:, 0] + state.rate * ahead_s, state.centre[:2])
-        mean[space.coordinates("rates")], mean[space.coordinates("velocity")] = state.rate, state.centre[2:]
+        mean = space.initial_mean(c, state.mean[:, 0] + state.rate * ahead_s, state.centre[:2])
+        mean[self.space.coordinates("rates")], mean[self.space.coordinates("velocity")] = state.rate, state.centre[2:]
         for block, variance in (("headings", heading), ("rates", rate)):
-            rows = space.tangent(block)
+            rows = self.space.tangent(block)
             covariance[rows, rows] = np.diag(np.minimum(variance, 1e3 * _HALF_TURN_VARIANCE))
         # Of position and velocity, the same along both axes.
         correlations = np.array([[1.0, _CORRELATION], [_CORRELATION, 1.0]])
         covariance[-4:, -4:] = np.kron(np.outer(state.centre_stddev, state.centre_stddev) * correlations, np.eye(2))
-        return Estimate(stamp_ns, space.plus(mean, np.zeros(space.dimension)), covariance)
+        return Estimate(stamp_ns, self.space.plus(mean, np.zeros(self.space.dimension)), covariance)

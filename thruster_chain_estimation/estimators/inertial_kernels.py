@@ -21,11 +21,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from thruster_chain_estimation.model import inertial_layout as parts
 
-Vector = NDArray[np.float64]
-Rows = NDArray[np.float64]
-Stack = NDArray[np.float64]
 Number = Any
 Numbers = NDArray[Any]
 """Real or complex."""
@@ -45,7 +43,7 @@ class Chain(NamedTuple):
     """Half lengths (N,) of the links and places (N, 2) of their IMUs, by design, m."""
 
     half: Vector
-    place: Rows
+    place: Matrix
 
 
 class Did(NamedTuple):
@@ -61,14 +59,14 @@ class Did(NamedTuple):
         (N,) 1 where nothing was heard of a link.
     """
 
-    moved: Rows
-    by: Stack
+    moved: Matrix
+    by: Matrix
     lasted_s: Vector
     blind: Vector
 
 
 @njit(cache=True)
-def integrate(own: Vector, readings: Rows, begin_s: float, target_s: float, moved: Vector, by: Rows) -> float:
+def integrate(own: Vector, readings: Matrix, begin_s: float, target_s: float, moved: Vector, by: Matrix) -> float:
     """Into `moved` (7,) the motion of a link's IMU from `begin_s` to `target_s` of its own clock.
 
     `own` (12,) is the link's part of the state; `readings` (K, 4) are stamps (s), rate, and specific force x y. Between
@@ -133,7 +131,7 @@ def _turned(angle: Number, x: Number, y: Number) -> tuple[Number, Number]:
 
 
 @njit(cache=True)
-def predict(state: Vector, covariance: Rows, chain: Chain, did: Did, noise: Vector) -> Rows:
+def predict(state: Vector, covariance: Matrix, chain: Chain, did: Did, noise: Vector) -> Matrix:
     """Move state and covariance on by what each link's IMU did; `noise` the densities.
 
     Returns the transition F of the errors, as `transform` takes it.
@@ -182,7 +180,7 @@ def _advance(state: Vector, chain: Chain, did: Did) -> None:
 
 
 @njit(cache=True)
-def _transition(state: Vector, chain: Chain, did: Did) -> Rows:
+def _transition(state: Vector, chain: Chain, did: Did) -> Matrix:
     """What is not zero of F - I, (E, 3) rows of row, column and entry; by links by the complex step."""
     count = len(chain.half)
     joints, first = parts.LINK * count, parts.LINK * count + parts.JOINT * (count - 1)
@@ -221,14 +219,14 @@ def _transition(state: Vector, chain: Chain, did: Did) -> Rows:
 
 
 @njit(cache=True)
-def _put(transition: Rows, e: int, row: int, column: int, entry: float) -> int:
+def _put(transition: Matrix, e: int, row: int, column: int, entry: float) -> int:
     """One more entry, unless it is zero; how many there are."""
     transition[e, 0], transition[e, 1], transition[e, 2] = row, column, entry
     return e + (entry != 0.0)
 
 
 @njit(cache=True)
-def transform(covariance: Rows, transition: Rows) -> None:
+def transform(covariance: Matrix, transition: Matrix) -> None:
     """F P F^T for F = I + entries, (E, 3) rows of row, column and entry: O(E n)."""
     n, entries = covariance.shape[0], transition.shape[0]
     half_way = covariance.copy()
@@ -249,7 +247,7 @@ def transform(covariance: Rows, transition: Rows) -> None:
 
 
 @njit(cache=True)
-def _gains(state: Vector, chain: Chain, did: Did) -> Rows:
+def _gains(state: Vector, chain: Chain, did: Did) -> Matrix:
     """(n, 3N) what an error of a link's turn, and of its velocity x y, does to the state; by the complex step.
 
     What is added to a velocity at any time of the tick is on its way for half of it.
@@ -276,7 +274,7 @@ def _gains(state: Vector, chain: Chain, did: Did) -> Rows:
 
 
 @njit(cache=True)
-def _add_noise(covariance: Rows, gains: Rows, did: Did, noise: Vector) -> None:
+def _add_noise(covariance: Matrix, gains: Matrix, did: Did, noise: Vector) -> None:
     for i in range(len(did.lasted_s)):
         base, lasted, blind, moved = parts.LINK * i, did.lasted_s[i], did.blind[i], did.moved[i]
         turn = lasted * (noise[GYRO_NOISE] + blind * BLIND_TURN) + moved[TURN_VARIANCE]
@@ -297,7 +295,9 @@ def _add_noise(covariance: Rows, gains: Rows, did: Did, noise: Vector) -> None:
 
 
 @njit(cache=True)
-def expect_pins(state: Vector, rates: Vector, chain: Chain, labels_s: Vector, residual: Vector, jacobian: Rows) -> None:
+def expect_pins(
+    state: Vector, rates: Vector, chain: Chain, labels_s: Vector, residual: Vector, jacobian: Matrix
+) -> None:
     """Into `residual` (2N - 2,) what the gaps lack to nothing, and the Jacobian of the gaps.
 
     A clock's error moves a pin by its velocity: the same pin's from either side, so that only differences of clocks
@@ -323,7 +323,7 @@ def expect_pins(state: Vector, rates: Vector, chain: Chain, labels_s: Vector, re
         velocity_y -= state[u + 1]
 
 
-def unobservable(change: Vector, tight: NDArray[np.bool_]) -> tuple[Rows, Rows]:
+def unobservable(change: Vector, tight: NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
     """How turn and scale differ between two estimates that are `change` (n,) apart, and where they are seen: (2, n).
 
     The turn is that of the links (N,) that the pins hold `tight`.
@@ -342,7 +342,7 @@ def unobservable(change: Vector, tight: NDArray[np.bool_]) -> tuple[Rows, Rows]:
     return directions, means
 
 
-def keep_unobservable(covariance: Rows, change: Vector, tight: NDArray[np.bool_]) -> Rows:
+def keep_unobservable(covariance: Matrix, change: Vector, tight: NDArray[np.bool_]) -> Matrix:
     """The covariance carried over to the estimate that `change` (n,) led to: turn and scale stay unobserved.
 
     Both directions depend on the estimate (a turned velocity, a scaled lever arm): what the correction changed of them
@@ -350,5 +350,5 @@ def keep_unobservable(covariance: Rows, change: Vector, tight: NDArray[np.bool_]
     """
     directions, means = unobservable(change, tight)
     half = covariance + directions.T @ (means @ covariance)
-    carried: Rows = half + (half @ means.T) @ directions
+    carried: Matrix = half + (half @ means.T) @ directions
     return carried

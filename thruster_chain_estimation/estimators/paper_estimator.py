@@ -21,8 +21,8 @@ from onboard_estimation.base.measurement import (
     Vector,
 )
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
+from onboard_estimation.pipeline import sensor_trust
 from onboard_estimation.pipeline.estimator import Estimator, Event, Step
-from onboard_estimation.pipeline.sensor_trust import SILENT_S, TRUST_READINGS, SensorTrust, bridged_s, others_are_well
 from thruster_chain_estimation.estimators.paper_filter import Moments, PaperFilter
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import COMMAND, initial_mean, prior_stddev, published_space
@@ -51,7 +51,7 @@ class PaperState:
     untold
         By link, what its last correction saw, until its next message tells it.
     silent
-        Links whose IMUs have not been heard for long, which has been said.
+        Links whose IMUs have not been heard for long.
     unlike
         By link, its last readings in a row of which the accelerations did not fit, and the rate did.
     """
@@ -59,7 +59,7 @@ class PaperState:
     moments: Moments
     stamp_ns: int | None
     thrust: Vector
-    imus: tuple[SensorTrust, ...]
+    imus: tuple[sensor_trust.SensorTrust, ...]
     partners: tuple[frozenset[int], ...]
     untold: tuple[Innovation | None, ...]
     heard: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ class PaperEstimator(Estimator[PaperState]):
             self._filter.start(mean, covariance),
             None if initial is None else initial.stamp_ns,
             np.zeros(count),
-            (SensorTrust(),) * count,
+            (sensor_trust.SensorTrust(),) * count,
             (frozenset(range(count)),) * count,
             (None,) * count,
             unlike=(0,) * count,
@@ -130,7 +130,11 @@ class PaperEstimator(Estimator[PaperState]):
             told, untold = state.untold[link], list(state.untold)
             untold[link] = None
             state = replace(state, untold=tuple(untold))
-        state = self._listened(state, link, stamp_ns, events)
+        last_ns = [stamp_ns if imu.last_ns is None else imu.last_ns for imu in state.imus]
+        late_ns = sensor_trust.SILENT_S * NANOSECONDS_PER_SECOND
+        silent = {other for other, at_ns in enumerate(last_ns) if stamp_ns - at_ns > late_ns}
+        before, state = state, replace(state, silent=frozenset(silent - {link}))
+        events += sensor_trust.fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
         return Step(state, estimate, told, tuple(events))
 
     def _configured(self) -> tuple[Vector, Matrix]:
@@ -144,7 +148,7 @@ class PaperEstimator(Estimator[PaperState]):
         assert state.stamp_ns is not None  # set by every step
         if stamp_ns <= state.stamp_ns:
             return state
-        moments = self._filter.predict(state.moments, state.thrust, bridged_s(stamp_ns - state.stamp_ns))
+        moments = self._filter.predict(state.moments, state.thrust, sensor_trust.bridged_s(stamp_ns - state.stamp_ns))
         return replace(state, moments=moments, stamp_ns=stamp_ns)
 
     def _corrected(self, state: PaperState, events: list[Event]) -> PaperState:
@@ -157,7 +161,7 @@ class PaperEstimator(Estimator[PaperState]):
         for k, link in enumerate(heard):
             imu, (nis, gyro_nis) = imus[link], seen.nis[k]
             is_due = imu.rejected_in_a_row + 1 >= self._gate.recover_after
-            may_recover = not (is_due and others_are_well(state.imus, link, stamp_ns))
+            may_recover = not (is_due and sensor_trust.others_are_well(state.imus, link, stamp_ns))
             whole = bool(nis <= self._thresholds[0])
             decision = decide(self._gate, 0.0 if whole else gyro_nis, 1, imu.rejected_in_a_row, may_recover)
             if not may_recover and decision.rejected_in_a_row == self._gate.recover_after > 0:
@@ -172,8 +176,8 @@ class PaperEstimator(Estimator[PaperState]):
             heeded = decision.accepted or decision.inflation > 1.0
             if heeded:
                 used.append(k)
-            trust = imu.trust + (heeded - imu.trust) / TRUST_READINGS
-            imus[link] = SensorTrust(stamp_ns, decision.rejected_in_a_row, trust)
+            trust = imu.trust + (heeded - imu.trust) / sensor_trust.TRUST_READINGS
+            imus[link] = sensor_trust.SensorTrust(stamp_ns, decision.rejected_in_a_row, trust)
             untold[link] = Innovation(
                 seen.innovations[k], seen.roots[k], float(nis), whole or decision.inflation > 1.0, decision.inflation
             )
@@ -202,20 +206,10 @@ class PaperEstimator(Estimator[PaperState]):
             "errors, --estimator robust"
         )
 
-    def _listened(self, state: PaperState, link: int, stamp_ns: int, events: list[Event]) -> PaperState:
-        """Say once which IMUs have fallen silent."""
-        silent = set(state.silent) - {link}
-        for other, imu in enumerate(state.imus):
-            last_ns = stamp_ns if imu.last_ns is None or other == link else imu.last_ns
-            if other not in silent and stamp_ns - last_ns > SILENT_S * NANOSECONDS_PER_SECOND:
-                silent.add(other)
-                sentence = (
-                    f"nothing of imu/{self._names[other]} for {SILENT_S:g} s, at "
-                    f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: the filter goes on with the others, and what "
-                    f"only that IMU tells of {self._names[other]} grows less certain"
-                )
-                events.append(Notice(sentence))
-        return replace(state, silent=frozenset(silent))
+    def sensor_faults(self, state: PaperState) -> dict[str, str]:
+        """IMUs that have been silent for long."""
+        imus = [f"imu/{self._names[link]}" for link in sorted(state.silent)]
+        return {imu: f"{imu} is silent: the filter goes on with the others" for imu in imus}
 
 
 def _gathered(state: PaperState, link: int, stamp_ns: int) -> PaperState:

@@ -50,7 +50,6 @@ from onboard_estimation.filtering.manifold_kernels import wrap
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate, read_imus, rods
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 SPREAD = math.sqrt(12.0)
@@ -114,7 +113,7 @@ class Settings(NamedTuple):
         does not matter; to ask the system for it at each step would take a fifth of the step of a hundred links.
     """
 
-    links: Array
+    links: Matrix
     physical: bool
     noise: Vector
     largest: Vector
@@ -131,7 +130,7 @@ Packed = Any
 
 
 @njit(cache=True, error_model="numpy")
-def _draw(settings: Settings, mean: Array, root: Array, thrust: Array) -> None:
+def _draw(settings: Settings, mean: Matrix, root: Matrix, thrust: Matrix) -> None:
     """Sigma points as `dynamics` takes them into the settings' room, from mean, lower root, and thrusts (N,), N."""
     n, links, spread, given = len(mean), len(thrust), settings.spread, settings.given
     for j in range(2 * links):
@@ -153,8 +152,8 @@ def _draw(settings: Settings, mean: Array, root: Array, thrust: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def predict(
-    packed: Packed, mean: Array, covariance: Array, free: NDArray[np.bool_], thrust: Array, duration: float
-) -> tuple[Array, Array]:
+    packed: Packed, mean: Matrix, covariance: Matrix, free: NDArray[np.bool_], thrust: Matrix, duration: float
+) -> tuple[Matrix, Matrix]:
     """Mean (n,) and covariance (n, n) after `duration` seconds under thrusts (N,), N."""
     settings, root = Settings(*packed), _lower_root(covariance)
     _draw(settings, mean, root, thrust)
@@ -171,14 +170,14 @@ def predict(
 @njit(cache=True, error_model="numpy")
 def update(
     packed: Packed,
-    mean: Array,
-    covariance: Array,
-    thrust: Array,
+    mean: Matrix,
+    covariance: Matrix,
+    thrust: Matrix,
     heard: Indices,
-    measured: Array,
-    thresholds: Array,
+    measured: Matrix,
+    thresholds: Matrix,
     into: Packed,
-) -> tuple[Array, Array]:
+) -> tuple[Matrix, Matrix]:
     """Mean (n,) and covariance (n, n) corrected by readings of one instant: all accelerations, then all rates.
 
     Parameters
@@ -218,7 +217,7 @@ def update(
 
 
 @njit(cache=True, error_model="numpy")
-def _read(settings: Settings, mean: Array, root: Array, thrust: Array, heard: Indices) -> Array:
+def _read(settings: Settings, mean: Matrix, root: Matrix, thrust: Matrix, heard: Indices) -> Matrix:
     """What the accelerometers of the links that were heard read at the sigma points, (2k, 2n + 1)."""
     _draw(settings, mean, root, thrust)
     read_imus(settings.physical, settings.links, settings.given, settings.motion, settings.readings)
@@ -229,7 +228,7 @@ def _read(settings: Settings, mean: Array, root: Array, thrust: Array, heard: In
 
 
 @njit(cache=True, error_model="numpy")
-def _judge(innovation: Array, total: Array, thresholds: Array, seen: Seen) -> Indices:
+def _judge(innovation: Matrix, total: Matrix, thresholds: Matrix, seen: Seen) -> Indices:
     """Into `seen` the innovation of each link, its root and its NIS, from those of all; which readings are used."""
     count = len(seen.nis)
     used, own, right = np.zeros(3 * count, np.bool_), np.zeros((3, 3)), np.empty((3, 1))
@@ -250,13 +249,13 @@ def _judge(innovation: Array, total: Array, thresholds: Array, seen: Seen) -> In
 
 
 @njit(cache=True, error_model="numpy")
-def _lower_root(covariance: Array) -> Array:
+def _lower_root(covariance: Matrix) -> Matrix:
     """Lower L (n, n) with L L^T = P; numpy.linalg.LinAlgError where P is not positive definite."""
     return np.linalg.cholesky(covariance)  # type: ignore[return-value]  # NumPy says "floating" only
 
 
 @njit(cache=True, error_model="numpy")
-def _deviations(points: Array, spread: float) -> tuple[Array, Array, Array]:
+def _deviations(points: Matrix, spread: float) -> tuple[Matrix, Matrix, Matrix]:
     """What became of the points (r, 2n + 1): its mean (r,), and a_k / s and b_k / s (r, n)."""
     r, n, share = points.shape[0], points.shape[1] // 2, 0.5 / spread
     mean, odd, even = np.empty(r), np.empty((r, n)), np.empty((r, n))
@@ -275,7 +274,7 @@ def _deviations(points: Array, spread: float) -> tuple[Array, Array, Array]:
 
 
 @njit(cache=True, error_model="numpy")
-def _predicted(mean: Array, covariance: Array, root: Array, moved: Array, spread: float) -> tuple[Array, Array]:
+def _predicted(mean: Matrix, covariance: Matrix, root: Matrix, moved: Matrix, spread: float) -> tuple[Matrix, Matrix]:
     """Mean (n,) and covariance (n, n), its lower half, once the last states have `moved` (r, 2n + 1); others rest."""
     fixed = mean.shape[0] - moved.shape[0]
     centre, odd, even = _deviations(moved, spread)
@@ -291,15 +290,15 @@ def _predicted(mean: Array, covariance: Array, root: Array, moved: Array, spread
 
 @njit(cache=True, error_model="numpy")
 def _expected(
-    mean: Array,
-    covariance: Array,
-    outputs: Array,
+    mean: Matrix,
+    covariance: Matrix,
+    outputs: Matrix,
     places: Indices,
     spread: float,
-    root: Array,
-    at: Array,
+    root: Matrix,
+    at: Matrix,
     elsewhere: bool,
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Matrix, Matrix, Matrix, Matrix]:
     """Of a model's outputs (b, 2n + 1), and then of the states at `places` (l,), which are measured as they are.
 
     The points are those of the mean `at` (n,) and of a lower root. Where they were drawn `elsewhere` than from the
@@ -336,7 +335,9 @@ def _expected(
 
 
 @njit(cache=True, error_model="numpy")
-def _corrected(mean: Array, covariance: Array, innovation: Array, total: Array, cross: Array) -> tuple[Array, Array]:
+def _corrected(
+    mean: Matrix, covariance: Matrix, innovation: Matrix, total: Matrix, cross: Matrix
+) -> tuple[Matrix, Matrix]:
     """Mean (n,) and covariance (n, n) after an innovation (m,); `total` is its covariance's lower half."""
     right = np.empty((cross.shape[0], cross.shape[1] + 1))
     right[:, :-1], right[:, -1] = cross, innovation
@@ -349,7 +350,7 @@ def _corrected(mean: Array, covariance: Array, innovation: Array, total: Array, 
 
 
 @njit(cache=True, error_model="numpy")
-def _add_square(sign: float, factor: Array, out: Array) -> None:
+def _add_square(sign: float, factor: Matrix, out: Matrix) -> None:
     """Add sign A A^T of A (r, n) to the lower half of `out` (>= r, >= r); what is above it is of no use afterwards."""
     r = factor.shape[0]
     if r == 0:
@@ -365,7 +366,7 @@ def _add_square(sign: float, factor: Array, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _solve_lower(root: Array, right: Array) -> None:
+def _solve_lower(root: Matrix, right: Matrix) -> None:
     """In place, X (m, c) with L X = B (m, c), forward substitution block by block."""
     m, columns = right.shape
     for first in range(0, m, _BLOCK):
@@ -385,7 +386,7 @@ def _solve_lower(root: Array, right: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _mirror(matrix: Array) -> None:
+def _mirror(matrix: Matrix) -> None:
     """The lower half of a square matrix into its upper half."""
     for i in range(matrix.shape[0]):
         for j in range(i):

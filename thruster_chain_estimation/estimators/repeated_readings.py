@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from onboard_estimation.base.measurement import Vector
+from onboard_estimation.pipeline.repeats import Repeats
 
 CHANCE = 1e-9
 SELDOM, FIRST = 0.05, 0.5
@@ -25,10 +26,8 @@ class Repetitions(NamedTuple):
 
     Attributes
     ----------
-    last
-        Its last reading (4,): stamp, rate, specific force; None before it.
-    in_a_row
-        Repetitions of each up to the last reading.
+    known
+        Of each.
     share
         Of the readings that repeat the one before.
     held
@@ -37,26 +36,23 @@ class Repetitions(NamedTuple):
         Whether the gyro, the accelerometer, or both repeat themselves beyond chance.
     """
 
-    last: Vector | None = None
-    in_a_row: tuple[int, int] = (0, 0)
-    share: tuple[float, float] = (FIRST, FIRST)
+    known: tuple[Repeats, Repeats] = (Repeats(), Repeats())
+    share: tuple[float, ...] = (FIRST, FIRST)
     held: tuple[Vector, ...] = ()
     stuck: bool = False
 
     def heard(self, reading: Vector) -> tuple[Repetitions, tuple[Vector, ...]]:
-        """With one more reading, and those that are to be used now."""
-        if self.last is None:
-            return self._replace(last=reading), (reading,)
-        (_, rate, along, across), (_, last_rate, last_along, last_across) = reading.tolist(), self.last.tolist()
-        gyro, accelerometer = rate == last_rate, along == last_along and across == last_across
-        counts = (self.in_a_row[0] + 1) * gyro, (self.in_a_row[1] + 1) * accelerometer
+        """With one more reading (4,): stamp, rate, specific force; and those that are to be used now."""
+        values, (gyro, accelerometer) = reading + 0.0, self.known  # no zero has a sign
+        known = gyro.heard(values[1:2].tobytes()), accelerometer.heard(values[2:].tobytes())
+        if not gyro.content:
+            return self._replace(known=known), (reading,)
+        counts = [one.in_a_row for one in known]
         chances = [max(one, SELDOM) for one in self.share]
         whole = chances[0] * chances[1]
         if min(chances[0] ** counts[0], chances[1] ** counts[1], whole ** min(counts)) < CHANCE:
-            return Repetitions(reading, counts, self.share, (), stuck=True), ()
-        share = tuple(
-            old + (again - old) / MEMORY for again, old in zip((gyro, accelerometer), self.share, strict=True)
-        )
-        if gyro and accelerometer and whole**HELD < CHANCE:
-            return Repetitions(reading, counts, share, (*self.held, reading)), ()
-        return Repetitions(reading, counts, share), (*self.held, reading)
+            return Repetitions(known, self.share, (), stuck=True), ()
+        share = tuple(old + ((count > 0) - old) / MEMORY for count, old in zip(counts, self.share, strict=True))
+        if all(counts) and whole**HELD < CHANCE:
+            return Repetitions(known, share, (*self.held, reading)), ()
+        return Repetitions(known, share), (*self.held, reading)

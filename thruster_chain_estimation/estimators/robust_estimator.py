@@ -30,36 +30,15 @@ from onboard_estimation.base.measurement import (
 )
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
-from thruster_chain_estimation.estimators.jointed_navigation import (
-    ANY_RAD,
-    SILENT_S,
-    TICK_NS,
-    UNSEEN_RAD_S,
-    Advanced,
-    JointedNavigation,
-    NavigationState,
-    Pinned,
-)
+from onboard_estimation.pipeline.sensor_trust import fault_news
+from thruster_chain_estimation.estimators import jointed_navigation as jointed
+from thruster_chain_estimation.estimators import parameter_filter
 from thruster_chain_estimation.estimators.jumps import NAMES, UNITS, BiasJump
 from thruster_chain_estimation.estimators.loose_links import Closing
-from thruster_chain_estimation.estimators.parameter_filter import (
-    WINDOW,
-    ParameterFilter,
-    ParameterPassage,
-    ParameterState,
-    weighed,
-)
 from thruster_chain_estimation.estimators.repeated_readings import Repetitions
-from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.model import inertial_layout, parameter_layout, space
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import (
-    COMMAND,
-    first_by_headings,
-    link_positions,
-    link_velocities,
-    published_space,
-)
 
 LONGEST_GAP_S = 5.0
 SLOW = 4.2e-5
@@ -72,6 +51,9 @@ UNSEEN_M_S = 0.5
 MOVING_N = 1e-6
 RATE_OF_REACH = 2.0
 """rad/s at which an unknown part of the chain may turn."""
+SILENT = "is silent: the heading of its link grows uncertain, and is lost if that lasts"
+STUCK = "repeats one reading: it is stuck, and left out until its readings change"
+LOST = "leaves its link's heading lost until both sides of a pin feel a push: nothing is learned of masses meanwhile"
 RESTING_RAD_S, RESTING_M_S = 0.02, 0.02
 """A given start with less is taken for one at rest."""
 
@@ -80,8 +62,8 @@ class PastTick(NamedTuple):
     """How errors of both filters went through a tick: those of the navigation by its transition and by the pins."""
 
     transition: Matrix
-    pinned: Pinned | None
-    parameters: ParameterPassage
+    pinned: jointed.Pinned | None
+    parameters: parameter_filter.ParameterPassage
     closings: tuple[Closing, ...] = ()
 
 
@@ -109,8 +91,8 @@ class RobustState(NamedTuple):
     """
 
     start_ns: int | None
-    navigation: NavigationState
-    parameters: ParameterState
+    navigation: jointed.NavigationState
+    parameters: parameter_filter.ParameterState
     ticks: int = 0
     pushed: bool = False
     silent: frozenset[int] = frozenset()
@@ -137,45 +119,48 @@ class RobustEstimator(Estimator[RobustState]):
             calibration = Calibration.load(Path(configuration.calibration), configuration)
         imus, parameters = calibration or (None, None)
         self.configuration = configuration
-        self.space = published_space(configuration)
+        self.space = space.published_space(configuration)
         chain = self._chain = configuration.chain
         # Where masses and inertias are, one after the other.
         self._told = slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
         self._unrepeated = (Repetitions(),) * chain.count
         self._delay_s = configuration.imu.delay_s
-        self.navigation = JointedNavigation(configuration, imus)
-        self.parameters = ParameterFilter(configuration, parameters)
+        self.navigation = jointed.JointedNavigation(configuration, imus)
+        self.parameters = parameter_filter.ParameterFilter(configuration, parameters)
         self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
         self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
-        self._centre_m = inertial_layout.OF_TOLERANCE * configuration.tolerances.centre_of_mass_m
+        self._centre_m = space.BOUND_TO_STDDEV * configuration.tolerances.centre_of_mass_m
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""
-        chain, space, start = self._chain, self.space, self.configuration.initial
+        chain, start = self._chain, self.configuration.initial
         headings, position = self.configuration.initial_headings_rad, np.array(start.position_m)
         covariance = start.heading_stddev_rad**2 * np.eye(chain.count)
         if initial is not None:
-            headings = initial.mean[space.coordinates("headings")]
-            position = initial.mean[space.coordinates("position")]
-            covariance = initial.covariance[space.tangent("headings"), space.tangent("headings")]
+            headings = initial.mean[self.space.coordinates("headings")]
+            position = initial.mean[self.space.coordinates("position")]
+            covariance = initial.covariance[self.space.tangent("headings"), self.space.tangent("headings")]
         headings = np.unwrap(headings)  # a joint's angle is a difference, and its cable and its stops know it
-        middle = link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
+        middle = space.link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
         c, s = np.cos(headings[0]), np.sin(headings[0])
         first = middle + np.array([[c, -s], [s, c]]) @ chain.imu_places[0]
         navigation = self.navigation.start(headings, covariance, first)
         # The whole is where it is: a first heading that is wrong has put the first link elsewhere.
         place, spread = slice(self.navigation.chain + 2, self.navigation.chain + 4), navigation.covariance
-        by = first_by_headings(chain.lengths, headings, chain.masses)
+        by = space.first_by_headings(chain.lengths, headings, chain.masses)
         spread[place, self.navigation.headings] = by @ covariance
         spread[self.navigation.headings, place] = (by @ covariance).T
         spread[place, place] += by @ covariance @ by.T
         if initial is None:
             return RobustState(None, navigation, self.parameters.start(), repetitions=self._unrepeated)
-        rates, velocity = initial.mean[space.coordinates("rates")], initial.mean[space.coordinates("velocity")]
+        rates, velocity = (
+            initial.mean[self.space.coordinates("rates")],
+            initial.mean[self.space.coordinates("velocity")],
+        )
         moving = bool((np.abs(rates) > RESTING_RAD_S).any() or (np.abs(velocity) > RESTING_M_S).any())
         if moving:
-            middles = link_velocities(chain.lengths, headings[None], rates[None], chain.masses, velocity[None])[0]
+            middles = space.link_velocities(chain.lengths, headings[None], rates[None], chain.masses, velocity[None])[0]
             navigation = self.navigation.set_moving(navigation, rates, middles)
         parameters = self.parameters.start()
         return RobustState(initial.stamp_ns, navigation, parameters, repetitions=self._unrepeated, moving=moving)
@@ -185,7 +170,7 @@ class RobustEstimator(Estimator[RobustState]):
         start_ns = measurement.stamp_ns if state.start_ns is None else state.start_ns
         state = state._replace(start_ns=start_ns, restarted=False, passed=())
         now_s = (measurement.stamp_ns - start_ns) / NANOSECONDS_PER_SECOND
-        if measurement.sensor == COMMAND:
+        if measurement.sensor == space.COMMAND:
             pushed = state.pushed or bool((np.abs(measurement.value) > MOVING_N).any())
             parameters = self.parameters.commanded(state.parameters, now_s, measurement.value)
             return Step(state._replace(parameters=parameters, pushed=pushed))
@@ -193,13 +178,13 @@ class RobustEstimator(Estimator[RobustState]):
         if not (np.isfinite(rate[2]) and np.isfinite(force[:2]).all()):
             return Step(state, used=False)
         reading = np.array([now_s - self._delay_s, rate[2], force[0], force[1]])
-        state, events = self._heard(state, self._link_of[measurement.sensor], reading)
-        heard, innovation = state.navigation, None
-        if (gap_s := now_s - heard.tick_s) > LONGEST_GAP_S:
+        before, state, innovation = state, self._heard(state, self._link_of[measurement.sensor], reading), None
+        said: list[str] = []
+        if (gap_s := now_s - state.navigation.tick_s) > LONGEST_GAP_S:
             state = self._restarted(state, now_s)
-            events += [Notice(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept")]
+            said.append(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept")
         while True:
-            tick_s, before = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND, state
+            tick_s = (state.ticks + 1) * jointed.TICK_NS / NANOSECONDS_PER_SECOND
             if tick_s > now_s - self._delay_s or not self.navigation.ready(state.navigation, tick_s, now_s):
                 break
             at_rest = not (state.pushed or state.moving) and tick_s < self.configuration.initial.rest_s
@@ -207,7 +192,7 @@ class RobustEstimator(Estimator[RobustState]):
             navigation, innovation, pinned = self.navigation.pinned(tick, at_rest)
             moved = self.navigation.moved(tick, navigation)
             parameters, passage = self.parameters.ticked(state.parameters, tick_s, moved, not state.pushed)
-            if len(parameters.window) == WINDOW:
+            if len(parameters.window) == parameter_filter.WINDOW:
                 parameters, passage = self.parameters.learned(parameters, passage)
             navigation, parameters = self.guided(state, navigation, parameters, tick_s)
             state = state._replace(
@@ -217,41 +202,48 @@ class RobustEstimator(Estimator[RobustState]):
                 passed=(*state.passed, PastTick(tick.transition, pinned, passage, tick.closings)),
             )
             state = state._replace(silent=self._silent(state, now_s))
-            events += self._notices(before, state, tick, now_s)
+            at_s = start_ns / NANOSECONDS_PER_SECOND + tick_s
+            if passage.taken_over:
+                said.append(f"masses changed at about {at_s:.2f} s: they are learned anew")
+            if tick.jump is not None:
+                said.append(self._jump_notice(tick.jump, at_s))
+        for link in sorted(set(_lost(before)) - set(_lost(state))):
+            said.append(
+                f"the heading of {self._chain.link_names[link]} is found again, by what both sides of a pin feel"
+            )
+        news = fault_news(self.sensor_faults(before), self.sensor_faults(state), measurement.stamp_ns)
         estimate = self.told(state, measurement.stamp_ns) if state.passed else None
         used = self._link_of[measurement.sensor] not in state.stuck
-        return Step(state, estimate, innovation, tuple(events), used)
+        return Step(state, estimate, innovation, (*map(Notice, said), *news), used)
 
     def sensor_faults(self, state: RobustState) -> dict[str, str]:
         """IMUs that are silent or stuck, and those of links whose heading is lost."""
-        found = dict.fromkeys(_lost(state), "its link's heading is lost until the pins show it again")
-        found |= dict.fromkeys(state.silent, "it is silent")
-        found |= dict.fromkeys(state.stuck, "it repeats one reading: it is stuck, and left out")
-        return {f"imu/{self._chain.link_names[link]}": sentence for link, sentence in found.items()}
+        found: dict[str, str] = {}
+        for links, words in ((state.silent, SILENT), (state.stuck, STUCK), (_lost(state), LOST)):
+            for link in links:
+                sensor = f"imu/{self._chain.link_names[link]}"
+                found[sensor] = f"{found[sensor]}; {words}" if sensor in found else f"{sensor} {words}"
+        return found
 
-    def _heard(self, state: RobustState, link: int, reading: Vector) -> tuple[RobustState, list[Notice]]:
+    def _heard(self, state: RobustState, link: int, reading: Vector) -> RobustState:
         """With one more reading of a link's IMU, unless it is stuck."""
         repetitions, readings = state.repetitions[link].heard(reading)
         navigation, stuck = state.navigation, state.stuck - {link} | ({link} if repetitions.stuck else set())
         for one in readings:
             navigation = self.navigation.heard(navigation, link, one)
         kept = (*state.repetitions[:link], repetitions, *state.repetitions[link + 1 :])
-        after, notices = state._replace(navigation=navigation, repetitions=kept, stuck=stuck), list[Notice]()
-        if link in stuck - state.stuck:
-            at_s = (state.start_ns or 0) / NANOSECONDS_PER_SECOND + reading[0]
-            notices.append(
-                Notice(
-                    f"imu/{self._chain.link_names[link]} repeats one reading at {at_s:.2f} s: it is stuck, and left "
-                    "out until its readings change"
-                )
-            )
-        return after, notices
+        return state._replace(navigation=navigation, repetitions=kept, stuck=stuck)
 
     def told(self, state: RobustState, stamp_ns: int) -> Estimate:
         """The estimate at a stamp, from a state that has come up to it."""
         assert state.start_ns is not None
         now_s, navigation = (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND, state.navigation
-        chain, count, belief, rates = self._chain, self._chain.count, weighed(state.parameters), navigation.rates
+        chain, count, belief, rates = (
+            self._chain,
+            self._chain.count,
+            parameter_filter.weighed(state.parameters),
+            navigation.rates,
+        )
         late_s, surer = self._shared(navigation, belief)
         headings, by = self.navigation.ahead(navigation, now_s + late_s)
         links = np.arange(count)
@@ -262,15 +254,15 @@ class RobustEstimator(Estimator[RobustState]):
         middle, velocity = middle + off[2:], velocity + off[:2]
         middle = middle + velocity * (now_s + late_s - navigation.tick_s)
         pose, about = (chain.lengths, headings[None]), (scales[:count], np.zeros((1, 2)))
-        places = link_positions(*pose, *about)[0]
-        turning = link_velocities(*pose, rates[None], *about)[0, 0]
+        places = space.link_positions(*pose, *about)[0]
+        turning = space.link_velocities(*pose, rates[None], *about)[0, 0]
         mean = np.concatenate([headings, rates, scales, middle - places[0], velocity - turning])
         covariance = np.zeros((self.space.dimension, self.space.dimension))
         place = self.space.tangent("headings")
         covariance[place, place] = by @ navigation.covariance @ by.T - surer * np.outer(rates, rates)
         place, biases = self.space.tangent("rates"), inertial_layout.LINK * links + inertial_layout.GYRO_BIAS
         covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
-        unheard = np.where(navigation.blind, UNSEEN_RAD_S, self.configuration.gyro_stddev_rad_s)
+        unheard = np.where(navigation.blind, jointed.UNSEEN_RAD_S, self.configuration.gyro_stddev_rad_s)
         covariance[place, place] += np.diag(unheard**2)
         known = belief.covariance[np.ix_(logs.ravel(), logs.ravel())]
         covariance[self._told, self._told] = known * np.outer(scales, scales)
@@ -278,7 +270,7 @@ class RobustEstimator(Estimator[RobustState]):
         self._put_centre(covariance, places, scales[:count])
         return Estimate(stamp_ns, self.space.plus(mean, np.zeros(self.space.dimension)), covariance)
 
-    def _shared(self, navigation: NavigationState, belief: Moments) -> tuple[float, float]:
+    def _shared(self, navigation: jointed.NavigationState, belief: Moments) -> tuple[float, float]:
         """How late all stamps of IMUs are, s, given the delay that thrust seems to have; how much less its variance.
 
         Nothing, where the navigation was told the time by motion capture.
@@ -291,14 +283,16 @@ class RobustEstimator(Estimator[RobustState]):
         late_s = share * float(belief.mean[delay] - self.parameters.delay.mean[0])
         return late_s, 0.9 * max(0.0, self._shared_clock - left)
 
-    def _put_odometry(self, covariance: Matrix, navigation: NavigationState, belief: Moments, pushed: bool) -> None:
+    def _put_odometry(
+        self, covariance: Matrix, navigation: jointed.NavigationState, belief: Moments, pushed: bool
+    ) -> None:
         """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
         headings, known = self.navigation.headings, navigation.covariance
         chain, base = self.navigation.chain, self.parameters.chain
         unsure = covariance[self.space.tangent("headings"), self.space.tangent("headings")]
         # A lost heading leaves what hangs on it anywhere within its reach, not beyond.
         shrunk = np.minimum(1.0, 1.0 / np.sqrt(np.maximum(np.diag(unsure), 1e-12)))
-        by = first_by_headings(self._chain.lengths, navigation.mean[headings], self._chain.masses)
+        by = space.first_by_headings(self._chain.lengths, navigation.mean[headings], self._chain.masses)
         reach = by @ (unsure * np.outer(shrunk, shrunk)) @ by.T
         for name, ours, theirs in (
             ("position", chain + 2, base + parameter_layout.POSITION_X),
@@ -330,15 +324,15 @@ class RobustEstimator(Estimator[RobustState]):
 
     def _restarted(self, state: RobustState, now_s: float) -> RobustState:
         """Headings anew after a gap that no integration bridges."""
-        ticks, before = int(now_s * NANOSECONDS_PER_SECOND / TICK_NS), state.navigation
+        ticks, before = int(now_s * NANOSECONDS_PER_SECOND / jointed.TICK_NS), state.navigation
         velocity, gap_s = self.navigation.chain, now_s - before.tick_s
         place = slice(velocity + 2, velocity + 4)
-        lost = ANY_RAD**2 * np.eye(self._chain.count)
+        lost = jointed.ANY_RAD**2 * np.eye(self._chain.count)
         navigation = self.navigation.start(before.mean[self.navigation.headings], lost, before.mean[place])
         unseen = np.repeat([UNSEEN_M_S, UNSEEN_M_S * gap_s], 2)
         navigation.covariance[range(velocity, place.stop), range(velocity, place.stop)] += unseen**2
         return state._replace(
-            navigation=navigation._replace(tick_s=ticks * TICK_NS / NANOSECONDS_PER_SECOND),
+            navigation=navigation._replace(tick_s=ticks * jointed.TICK_NS / NANOSECONDS_PER_SECOND),
             parameters=self.parameters.after_gap(state.parameters, UNSEEN_M_S, UNSEEN_M_S * gap_s),
             ticks=ticks,
             restarted=True,
@@ -347,34 +341,8 @@ class RobustEstimator(Estimator[RobustState]):
     @staticmethod
     def _silent(state: RobustState, now_s: float) -> frozenset[int]:
         last_s = [readings[-1, 0] if len(readings) else -np.inf for readings in state.navigation.readings]
-        silent = frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * SILENT_S)
+        silent = frozenset(link for link, at_s in enumerate(last_s) if now_s - at_s > 2.0 * jointed.SILENT_S)
         return silent - state.stuck
-
-    def _notices(self, before: RobustState, after: RobustState, tick: Advanced, now_s: float) -> list[Notice]:
-        """What a tick brought that somebody should know."""
-        out, names = [], self._chain.link_names
-        start_s = (after.start_ns or 0) / NANOSECONDS_PER_SECOND
-        tick_s = start_s + tick.state.tick_s
-        if after.parameters.changes > before.parameters.changes:
-            out.append(f"masses changed at about {tick_s:.2f} s: they are learned anew")
-        for link in sorted(after.silent - before.silent):
-            out.append(
-                f"the IMU of {names[link]} is silent at {start_s + now_s:.2f} s: its heading grows uncertain, and is "
-                "lost if that lasts; then nothing more is learned of masses"
-            )
-        lost, were_lost = (set(_lost(one)) for one in (after, before))
-        for link in sorted(lost - were_lost):
-            out.append(
-                f"the heading of {names[link]} is lost at {tick_s:.2f} s, it may be any: it is found again by what "
-                "both sides of its pin feel, once its IMU is heard and the chain is pushed"
-            )
-        for link in sorted(were_lost - lost):
-            out.append(
-                f"the heading of {names[link]} is found again at {tick_s:.2f} s, by what both sides of its pin feel"
-            )
-        if tick.jump is not None:
-            out.append(self._jump_notice(tick.jump, tick_s))
-        return [Notice(sentence) for sentence in out]
 
     def _jump_notice(self, jump: BiasJump, tick_s: float) -> str:
         """Which bias has jumped."""
@@ -390,8 +358,12 @@ class RobustEstimator(Estimator[RobustState]):
         )
 
     def guided(
-        self, state: RobustState, navigation: NavigationState, parameters: ParameterState, tick_s: float
-    ) -> tuple[NavigationState, ParameterState]:
+        self,
+        state: RobustState,
+        navigation: jointed.NavigationState,
+        parameters: parameter_filter.ParameterState,
+        tick_s: float,
+    ) -> tuple[jointed.NavigationState, parameter_filter.ParameterState]:
         """With what else is known at a tick: nothing, but where it is calibrated."""
         return navigation, parameters
 

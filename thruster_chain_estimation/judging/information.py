@@ -21,17 +21,17 @@ places, mounting and sensors only add to it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering.moments import correction, see
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate, read_imus, rods
 from thruster_chain_estimation.model.space import BOUND_TO_STDDEV, prior_stddev
-
-Array = NDArray[np.float64]
 
 LONGEST_STEP_S = 0.01
 """Of the integration; longer intervals are divided."""
@@ -229,7 +229,7 @@ def _read_and_moved(
     return read, motion
 
 
-def scaled_jacobians(chain: ObservedChain, path: Trajectory, scale: Vector) -> tuple[Array, Array]:
+def scaled_jacobians(chain: ObservedChain, path: Trajectory, scale: Vector) -> tuple[Matrix, Matrix]:
     """Transitions (K - 1, 2N, M) and output gradients (K, 3N, M) of the M states of which `scale` is not zero.
 
     Headings and rates, which move, must be among them.
@@ -275,7 +275,8 @@ def predict(
     noise = np.diff(path.time_s)[:, None] * (density[free] / scale[free]) ** 2
     variances = np.empty((len(gradients), len(free)))
     for k, gradient in enumerate(gradients):
-        covariance = _updated(covariance, gradient if seen is None else gradient[seen[k]])
+        read = gradient if seen is None else gradient[seen[k]]
+        _, covariance = correction(covariance, see(covariance, np.zeros(len(read)), read, np.eye(len(read))))
         variances[k] = np.diag(covariance)
         if k < len(transitions):
             covariance = _carried(covariance, transitions[k]) + np.diag(noise[k])
@@ -283,15 +284,6 @@ def predict(
     stddev[:, free] = np.sqrt(np.maximum(variances, 0.0)) * scale[free]
     final[np.ix_(free, free)] = covariance * np.outer(scale[free], scale[free])
     return stddev, final
-
-
-def _updated(covariance: Matrix, gradient: Matrix) -> Matrix:
-    """Kalman's covariance (M, M) after outputs of unit noise (m, M)."""
-    across = gradient @ covariance
-    root = np.linalg.cholesky(np.eye(len(gradient)) + across @ gradient.T)
-    whitened = np.linalg.solve(root, across)
-    updated: Matrix = covariance - whitened.T @ whitened
-    return updated
 
 
 def _carried(covariance: Matrix, transition: Matrix) -> Matrix:
@@ -303,7 +295,7 @@ def _carried(covariance: Matrix, transition: Matrix) -> Matrix:
     return carried
 
 
-def gramians(chain: ObservedChain, path: Trajectory, prior_stddev: ArrayLike, window_s: float) -> tuple[Vector, Array]:
+def gramians(chain: ObservedChain, path: Trajectory, prior_stddev: ArrayLike, window_s: float) -> tuple[Vector, Matrix]:
     """Starts (W,) s and Gramians (W, M, M), scaled, of windows one after the other; the last one is whole, too."""
     scale = np.asarray(prior_stddev, dtype=np.float64)
     transitions, gradients = scaled_jacobians(chain, path, scale)
@@ -378,14 +370,12 @@ def forecast(assumed: AssumedChain, state: Vector, covariance: Matrix) -> Foreca
     time: Vector = _PUSH_STEP_S * np.arange(round(LONGEST_PUSH_S / _PUSH_STEP_S), dtype=np.float64)
     lag_s = assumed.time_constant_s
     rise = assumed.limit_n * (-np.expm1(-(time + 0.5 * _PUSH_STEP_S) / lag_s) if lag_s else np.ones(len(time)))
-    first, left = round(SHORTEST_PUSH_S / _PUSH_STEP_S) - 1, dict[int, Matrix]()
+    first = round(SHORTEST_PUSH_S / _PUSH_STEP_S) - 1
 
+    @cache
     def predicted(thruster: int) -> Matrix:
-        if thruster not in left:
-            thrust = np.outer(rise, np.arange(chain.count) == thruster)
-            path, _ = moved(chain, state, thrust, time)
-            left[thruster], _ = predict(chain, path, covariance, density)
-        return left[thruster]
+        path, _ = moved(chain, state, np.outer(rise, np.arange(chain.count) == thruster), time)
+        return predict(chain, path, covariance, density)[0]
 
     hopeless: list[str] = []
     names = quantities(chain.count)

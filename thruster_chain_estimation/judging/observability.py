@@ -32,7 +32,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Estimate, Matrix, Vector
+from onboard_estimation.contract.observed import Observed
 from thruster_chain_estimation.judging.information import (
     AssumedChain,
     ObservedChain,
@@ -42,8 +43,6 @@ from thruster_chain_estimation.judging.information import (
     quantities,
 )
 from thruster_chain_estimation.model import dynamics
-
-Array = NDArray[np.float64]
 
 HORIZON_S = 0.1
 """T of the scaling: the length of one pulse of the paper's square waves."""
@@ -68,15 +67,10 @@ class Jet:
     __slots__ = ("parts",)
     __array_ufunc__ = None  # so that array * jet asks the jet
 
-    def __init__(self, parts: Mapping[int, Array]) -> None:
+    def __init__(self, parts: Mapping[int, Matrix]) -> None:
         self.parts = dict(parts)
 
-    @property
-    def real(self) -> Array:
-        """What is left when every symbol is zero."""
-        return self.parts[0]
-
-    def __add__(self, other: Jet | Array | float) -> Jet:
+    def __add__(self, other: Jet | Matrix | float) -> Jet:
         parts = dict(self.parts)
         for mask, part in _parts(other).items():
             parts[mask] = parts[mask] + part if mask in parts else part
@@ -87,14 +81,14 @@ class Jet:
     def __neg__(self) -> Jet:
         return Jet({mask: -part for mask, part in self.parts.items()})
 
-    def __sub__(self, other: Jet | Array | float) -> Jet:
+    def __sub__(self, other: Jet | Matrix | float) -> Jet:
         return self + (-other)
 
-    def __rsub__(self, other: Array | float) -> Jet:
+    def __rsub__(self, other: Matrix | float) -> Jet:
         return -self + other
 
-    def __mul__(self, other: Jet | Array | float) -> Jet:
-        parts: dict[int, Array] = {}
+    def __mul__(self, other: Jet | Matrix | float) -> Jet:
+        parts: dict[int, Matrix] = {}
         for mask, part in self.parts.items():
             for their_mask, their_part in _parts(other).items():
                 if not mask & their_mask:
@@ -108,16 +102,16 @@ class Jet:
         return self * (1.0 / other)
 
     def __rtruediv__(self, other: float) -> Jet:
-        reciprocal = 1.0 / self.real
+        reciprocal = 1.0 / self.parts[0]
         return self._series(
             other * (-1.0) ** k * factorial(k) * reciprocal ** (k + 1) for k in range(_MOST_SYMBOLS + 1)
         )
 
     def sine_cosine(self) -> tuple[Jet, Jet]:
-        sine, cosine = np.sin(self.real), np.cos(self.real)
+        sine, cosine = np.sin(self.parts[0]), np.cos(self.parts[0])
         return self._series(cycle((sine, cosine, -sine, -cosine))), self._series(cycle((cosine, -sine, -cosine, sine)))
 
-    def _series(self, derivatives: Iterable[Array]) -> Jet:
+    def _series(self, derivatives: Iterable[Matrix]) -> Jet:
         """Taylor's, of a function with these derivatives at the value: it ends, as powers of the nilpotent part do."""
         nilpotent = Jet({mask: part for mask, part in self.parts.items() if mask})
         total, power = Jet({}), Jet({0: np.ones(1)})
@@ -133,7 +127,7 @@ class Jet:
         return Jet({mask | bit: part for mask, part in self.parts.items() if not mask & bit})
 
 
-def _parts(number: Jet | Array | float) -> Mapping[int, Array]:
+def _parts(number: Jet | Matrix | float) -> Mapping[int, Matrix]:
     return number.parts if isinstance(number, Jet) else {0: np.asarray(number)}
 
 
@@ -210,7 +204,7 @@ def observability_matrices(
     prior_stddev: Vector,
     on: tuple[int, ...],
     letters: int = LETTERS,
-) -> Array:
+) -> Matrix:
     """Scaled observability matrices (K, 3N words, M); parameters as for `observability`, thrusters `on` for all K."""
     free = np.flatnonzero(prior_stddev)
     start = _started(states, prior_stddev, free)
@@ -253,7 +247,7 @@ def _flowed(chain: ObservedChain, at: Jets, field: list[int | None], thrust: Mat
     return after
 
 
-def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
+def _loaded(at: Jets, thrust: Matrix) -> tuple[Jets, Jets]:
     """The scratch of `dynamics`, from states (5N, 1) and thrust, N arrays."""
     count = len(thrust)
     pushed = np.empty((count, 1), dtype=object)
@@ -266,7 +260,7 @@ def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
     return blocks_of, whole
 
 
-def _slopes(chain: ObservedChain, at: Jets, thrust: Array) -> list[Jet]:
+def _slopes(chain: ObservedChain, at: Jets, thrust: Matrix) -> list[Jet]:
     """Derivatives of headings and rates (2N)."""
     of_links, whole = _loaded(at, thrust)
     dynamics.push_links(chain.links, True, 1, of_links, whole)
@@ -387,36 +381,21 @@ def _k(mass: Matrix) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     return added.T @ np.linalg.solve(weighted @ differenced.T, weighted)
 
 
-class ObservedNow(NamedTuple):
-    """Names and values of the message `observability`, and sentences beside it.
+def observed_now(assumed: AssumedChain, link_names: tuple[str, ...], estimate: Estimate, thrust_n: Vector) -> Observed:
+    """From what an estimator tells and the thrust (N,) that is commanded.
 
-    Attributes
-    ----------
-    names, values
-        `normal_n.<link>` and `net_n.<link>`: the two sides of Theorem 4, N; `turning.<link>`: its row of F; `rank`, of
-        `states`; `smallest`: smallest scaled singular value of what can be observed.
-    hidden
-        What no output tells at this instant; empty: nothing.
-    forecast
-        Which push would tell most.
+    Named are `normal_n.<link>` and `net_n.<link>`, the two sides of Theorem 4, N; `turning.<link>`, its row of F;
+    `rank`, of `states`; `smallest`, the smallest scaled singular value of what can be observed. In words, which push
+    would tell most, and what no output tells at this instant.
     """
-
-    names: tuple[str, ...]
-    values: Vector
-    hidden: str
-    forecast: str
-
-
-def observed_now(
-    assumed: AssumedChain, link_names: tuple[str, ...], mean: Vector, covariance: Matrix, thrust_n: Vector
-) -> ObservedNow:
-    """From what an estimator tells (4N + 4: mean and covariance) and the thrust (N,) that is commanded."""
-    state, whole = assumed.from_published(mean, covariance)
+    state, whole = assumed.from_published(estimate.mean, estimate.covariance)
     thrust = assumed.started(thrust_n)
     conditions = theorem_conditions(assumed.chain, state, thrust)
     seen = observability(assumed.chain, state, thrust, assumed.prior_stddev, letters=1)
-    best = forecast(assumed, state, whole)
+    words = str(forecast(assumed, state, whole))
+    if seen.unobservable[0]:
+        words += f"; nothing tells at this moment: {', '.join(seen.unobservable[0])}"
     names = tuple(f"{side}.{link}" for side in conditions._fields for link in link_names)
     told = [seen.rank[0], len(seen.states), seen.smallest_observable[0]]
     values = np.concatenate([*(side[0] for side in conditions), told])
-    return ObservedNow((*names, "rank", "states", "smallest"), values, ", ".join(seen.unobservable[0]), str(best))
+    return Observed((*names, "rank", "states", "smallest"), values, words)

@@ -23,26 +23,8 @@ from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGro
 from onboard_estimation.contract.signals import first_order
 from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.contract.trained import ReportTable
-from thruster_chain_estimation.judging.information import (
-    AssumedChain,
-    Forecast,
-    Trajectory,
-    assumed_chain,
-    blocks,
-    forecast,
-    gramians,
-    packed,
-    predict,
-    quantities,
-)
-from thruster_chain_estimation.judging.observability import (
-    Conditions,
-    Observability,
-    common_directions,
-    observability,
-    theorem_conditions,
-)
-from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
+from thruster_chain_estimation.judging import information, observability
+from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import COMMAND, TRUE_PARAMETERS
 
 STEP_S = 0.01
@@ -64,8 +46,8 @@ class ObservedRun:
 
     Attributes
     ----------
-    name, source, estimator, warnings
-        Of the bag, and sentences on the robot's build.
+    replayed, chain
+        What was replayed and judged, and the robot by its design.
     least_n
         Thrust that does not start a thruster.
     time_s
@@ -83,11 +65,8 @@ class ObservedRun:
         From where the filter stood at the end.
     """
 
-    name: str
-    source: str
-    estimator: str
-    warnings: tuple[str, ...]
-    link_names: tuple[str, ...]
+    replayed: ReplayedRun
+    chain: ChainConfiguration
     least_n: float
     time_s: Vector
     thrust_n: Matrix
@@ -97,16 +76,16 @@ class ObservedRun:
     claimed: Matrix
     error: Matrix
     lie_time_s: Vector
-    conditions: Conditions
-    seen: Observability
+    conditions: observability.Conditions
+    seen: observability.Observability
     window_starts_s: Vector
     window_smallest: Vector
-    forecast: Forecast
+    forecast: information.Forecast
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """2N names: m1, ..., j1, ..."""
-        return quantities(len(self.link_names))[2 * len(self.link_names) : 4 * len(self.link_names)]
+        return information.quantities(self.chain.count)[2 * self.chain.count : 4 * self.chain.count]
 
 
 def observe_run(
@@ -121,7 +100,7 @@ def observe_run(
     """
     if joint is not None:
         raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
-    assumed = assumed_chain(configuration, papers=run.estimator.startswith("paper"))
+    assumed = information.assumed_chain(configuration, papers=run.estimator.startswith("paper"))
     link_names, count = configuration.chain.link_names, configuration.chain.count
     result, sensors = run.result, {one.channel.sensor: one for one in run.recording.series}
     if (command := sensors.get(COMMAND)) is None or not len(command.stamps_ns):
@@ -133,7 +112,7 @@ def observe_run(
     estimate, weighed = result.mean[rows, parameters], run.recording.held.get(TRUE_PARAMETERS)
     true = np.full(estimate.shape, np.nan) if weighed is None else weighed.at(result.stamps_ns[rows])
     known = np.split(_constant(true, estimate), 2, axis=1)
-    states = packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
+    states = information.packed(*np.split(result.mean[rows, : 2 * count], 2, axis=1), *known)
     thrust = _acting(assumed, command, stamps)
     imus = {link: one for link, name in enumerate(link_names) if (one := sensors.get(f"imu/{name}")) is not None}
     steps = [np.median(np.diff(one.stamps_ns)) for one in imus.values() if len(one.stamps_ns) > 1]
@@ -141,22 +120,19 @@ def observe_run(
         assumed = replace(assumed, rate_hz=float(NANOSECONDS_PER_SECOND / np.median(steps)))
     prior = _prior(assumed, result, states[0])
     prior_stddev = np.sqrt(np.diag(prior))
-    path = Trajectory(time, states, thrust)
+    path = information.Trajectory(time, states, thrust)
     chain = assumed.chain.averaged(assumed.rate_hz * STEP_S)
-    least, _ = predict(chain, path, prior, assumed.noise_about(states[0]), _seen(imus, count, stamps))
+    least, _ = information.predict(chain, path, prior, assumed.noise_about(states[0]), _seen(imus, count, stamps))
     sparse = slice(None, None, round(_LIE_STEP_S / STEP_S))
     letters = 2 if count <= _MOST_LINKS_OF_TWO_LETTERS else 1
     faint = max(assumed.dead_band_n, 1e-3 * assumed.limit_n)
     lie_thrust = np.where(np.abs(thrust[sparse]) < faint, 0.0, thrust[sparse])
-    starts, windows = gramians(chain, path, prior_stddev, window_s)
-    best = forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
+    starts, windows = information.gramians(chain, path, prior_stddev, window_s)
+    best = information.forecast(assumed, *assumed.from_published(result.mean[-1], result.covariance[-1]))
     variances = np.diagonal(result.covariance[rows], axis1=1, axis2=2)
     return ObservedRun(
-        run.name,
-        result.source,
-        run.estimator,
-        tuple(configuration.chain.unobservable()),
-        link_names,
+        run,
+        configuration.chain,
         assumed.dead_band_n,
         time,
         thrust,
@@ -166,8 +142,8 @@ def observe_run(
         np.sqrt(variances[:, parameters]),
         estimate - true,
         time[sparse],
-        theorem_conditions(assumed.chain, states[sparse], lie_thrust),
-        observability(assumed.chain, states[sparse], lie_thrust, prior_stddev, letters),
+        observability.theorem_conditions(assumed.chain, states[sparse], lie_thrust),
+        observability.observability(assumed.chain, states[sparse], lie_thrust, prior_stddev, letters),
         starts,
         _smallest_eigenvalues(windows, states, prior_stddev, time, starts),
         best,
@@ -184,10 +160,10 @@ def _constant(true: Matrix, estimated: Matrix) -> Matrix:
     return np.tile(np.take_along_axis(known, last[None], axis=0), (len(true), 1))
 
 
-def _prior(assumed: AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
+def _prior(assumed: information.AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
     """Covariance (5N, 5N) that the filter began with; masses and inertias keep their relative deviations."""
     estimate, covariance = assumed.from_published(result.mean[0], result.covariance[0])
-    at, factor = blocks(assumed.chain.count), np.ones_like(state)
+    at, factor = information.blocks(assumed.chain.count), np.ones_like(state)
     bodies = slice(at.mass.start, at.inertia.stop)
     factor[bodies] = state[bodies] / estimate[bodies]
     return covariance * np.outer(factor, factor)
@@ -203,7 +179,7 @@ def _grid(stamps_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     return grid
 
 
-def _acting(assumed: AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:
+def _acting(assumed: information.AssumedChain, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:
     """Thrust (K, N) at the stamps: of the last command until then, through the thrusters' lag."""
     given = HeldValues.clean(command.stamps_ns, command.values)
     held = np.nan_to_num(HeldValues(given.stamps_ns, assumed.started(given.values)).at(stamps_ns))
@@ -233,7 +209,7 @@ def _smallest_eigenvalues(
     out = []
     for gramian, row in zip(windows, np.searchsorted(time_s, starts_s), strict=True):
         largest, shown = float(np.abs(gramian).max()), gramian.copy()
-        for unit in common_directions(states[row], prior_stddev).values():
+        for unit in observability.common_directions(states[row], prior_stddev).values():
             if unit @ gramian @ unit < _HIDDEN * largest:
                 shown += largest * np.outer(unit, unit)
         out.append(max(float(np.linalg.eigvalsh(shown)[0]), 0.0))
@@ -264,8 +240,8 @@ class ChainReport:
         """Of each run, and what the columns mean."""
         out: list[str] = []
         for run in self.runs:
-            named = f"{printable(run.name)}: " if len(self.runs) > 1 else ""
-            told = (*_sentences(run), *run.warnings, f"at the end: {run.forecast}")
+            named = f"{printable(run.replayed.name)}: " if len(self.runs) > 1 else ""
+            told = (*_sentences(run), *run.chain.unobservable(), f"at the end: {run.forecast}")
             out += [f"{named}{sentence}" for sentence in told]
         return [*out, *_MEANINGS]
 
@@ -282,12 +258,12 @@ _MEANINGS = (
 
 def _columns(run: ObservedRun) -> list[tuple[str, Vector, PanelGroup]]:
     """Of a picture: Theorem 4 and the rank, masses, inertias."""
-    at, count = np.searchsorted(run.time_s, run.lie_time_s), len(run.link_names)
+    at, count = np.searchsorted(run.time_s, run.lie_time_s), len(run.chain.link_names)
     worst = np.argsort(-(run.predicted[-1] / np.where(run.prior > 0.0, run.prior, 1.0)), kind="stable")
     links = np.sort(list(dict.fromkeys((worst % count).tolist()))[:_MOST_LINES])
 
     def lines(values: Any) -> dict[str, Vector]:
-        return {run.link_names[link]: values[:, link] for link in links}
+        return {run.chain.link_names[link]: values[:, link] for link in links}
 
     def deviations(index: int, unit: str) -> Panel:
         lines = {"least possible": run.predicted[:, index], "filter": run.claimed[:, index]}
@@ -302,7 +278,8 @@ def _columns(run: ObservedRun) -> list[tuple[str, Vector, PanelGroup]]:
         Panel("rank", "1", {"rank": run.seen.rank.astype(float)}),
         Panel("smallest singular value", "1", {"of what can be observed": run.seen.smallest_observable}),
     )
-    heading = f"Theorem 4 and rank: {run.source.upper()} data, {run.name}, estimator {run.estimator}"
+    source = run.replayed.result.source.upper()
+    heading = f"Theorem 4 and rank: {source} data, {run.replayed.name}, estimator {run.replayed.estimator}"
     out = [(heading, run.lie_time_s, PanelGroup("Conditions", conditions))]
     for title, offset, unit in (("masses", 0, "kg"), ("inertias", count, "kg m^2")):
         group = PanelGroup(title, tuple(deviations(offset + int(link), unit) for link in links))
@@ -314,14 +291,14 @@ def _mapping(run: ObservedRun) -> dict[str, Any]:
     """Figures and series of a run, for JSON."""
     met = run.conditions.met(run.least_n).mean(axis=0)
     return {
-        "name": run.name,
-        "source": run.source,
-        "estimator": run.estimator,
+        "name": run.replayed.name,
+        "source": run.replayed.result.source,
+        "estimator": run.replayed.estimator,
         "states": list(run.seen.states),
         "rank_largest": int(run.seen.rank.max()),
         "smallest_singular_value_median": float(np.median(run.seen.smallest_observable)),
         "hidden": dict(_hidden(run)),
-        "conditions_met_share": dict(zip(run.link_names, met.tolist(), strict=True)),
+        "conditions_met_share": dict(zip(run.chain.link_names, met.tolist(), strict=True)),
         "parameters": {name: _figures(run, index) for index, name in enumerate(run.parameters)},
         "forecast": str(run.forecast),
         "series": {
@@ -363,9 +340,9 @@ def _link_table(run: ObservedRun) -> ReportTable:
             *(percent(float(one[:, link].mean())) for one in holds),
             format_number(np.median(turning[pushing, link]) if pushing.any() else np.nan, 2),
         )
-        for link, name in enumerate(run.link_names)
+        for link, name in enumerate(run.chain.link_names)
     )
-    title = f"{printable(run.name)} ({run.source}, estimator {run.estimator})"
+    title = f"{printable(run.replayed.name)} ({run.replayed.result.source}, estimator {run.replayed.estimator})"
     return ReportTable(title, ("link", *headings), rows, headings)
 
 

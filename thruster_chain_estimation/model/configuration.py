@@ -8,7 +8,7 @@ on each link. A robot with another number of links gives every list of `chain` a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -108,16 +108,7 @@ class ChainConfiguration:
         ]
 
 
-PER_LINK = (
-    "link_lengths_m",
-    "masses_kg",
-    "inertias_kg_m2",
-    "thruster_x_m",
-    "thruster_y_m",
-    "thruster_angles_rad",
-    "imu_x_m",
-    "imu_y_m",
-)
+PER_LINK = tuple(one.name for one in fields(ChainConfiguration) if one.name not in ("link_names", "joint_travel_deg"))
 """The lists of `ChainConfiguration` that have an element for each link."""
 
 

@@ -40,11 +40,6 @@ SCALED = (PLACE_X, PLACE_Y, HALF_LENGTH, SCALE_APART)
 JOINT = 4
 CHAIN = 6
 
-OF_TOLERANCE = BOUND_TO_STDDEV
-"""Standard deviation of what a laboratory says it knows to a tolerance: it lies anywhere within, where no more is said
-(JCGM 100:2008, "Guide to the expression of uncertainty in measurement", 4.3.7). Lengths are taken whole: between two
-pins there is their play as well.
-"""
 SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
 
 
@@ -67,18 +62,20 @@ def clock_stddev_s(configuration: ThrusterChainConfiguration) -> float:
 def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
     """(n,) of everything but headings and position, which the start brings; those are zero here.
 
-    Of tolerances of the build `OF_TOLERANCE` is taken; bounds of the data sheets are bounds.
+    What a laboratory says it knows to a tolerance lies anywhere within, where no more is said (JCGM 100:2008, "Guide to
+    the expression of uncertainty in measurement", 4.3.7), as what data sheets bound does. Lengths are taken whole:
+    between two pins there is their play as well.
     """
     count = configuration.chain.count
     gyro, accelerometer, tolerances = configuration.gyro, configuration.accelerometer, configuration.tolerances
-    mounting = OF_TOLERANCE * np.deg2rad(tolerances.imu_mounting_deg)
+    mounting = BOUND_TO_STDDEV * np.deg2rad(tolerances.imu_mounting_deg)
     leaked = configuration.gravity_m_s2 * mounting
     link = np.zeros(LINK)
     link[GYRO_BIAS] = gyro.bias_stddev_rad_s
     link[GYRO_SCALE] = BOUND_TO_STDDEV * gyro.scale_fraction
     link[[BIAS_X, BIAS_Y]] = np.hypot(accelerometer.bias_stddev_m_s2, leaked)
     link[MOUNTING] = mounting
-    link[[PLACE_X, PLACE_Y]] = OF_TOLERANCE * tolerances.imu_place_m
+    link[[PLACE_X, PLACE_Y]] = BOUND_TO_STDDEV * tolerances.imu_place_m
     link[CLOCK] = clock_stddev_s(configuration)
     link[[ACCELEROMETER_SCALE, SCALE_APART]] = np.sqrt(0.5) * BOUND_TO_STDDEV * accelerometer.scale_fraction
     link[HALF_LENGTH] = 0.5 * tolerances.length_m

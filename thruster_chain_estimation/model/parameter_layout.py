@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Vector
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.inertial_layout import OF_TOLERANCE, clock_stddev_s
+from thruster_chain_estimation.model.inertial_layout import clock_stddev_s
+from thruster_chain_estimation.model.space import BOUND_TO_STDDEV
 
 LOG_MASS, LOG_INERTIA, CENTRE_X, CENTRE_Y, GAIN, REVERSE, DIRECTION, THRUSTER_X, THRUSTER_Y, LOG_LAG = range(10)
 LINK = 10
@@ -71,7 +72,7 @@ def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
     link[GAIN], link[REVERSE] = tolerances.thrust_gain_fraction, 0.5 * tolerances.thrust_gain_fraction
     link[DIRECTION] = np.deg2rad(tolerances.thruster_angle_deg)
     link[[THRUSTER_X, THRUSTER_Y]] = tolerances.thruster_place_m
-    link *= OF_TOLERANCE
+    link *= BOUND_TO_STDDEV
     link[LOG_LAG] = 0.5 * np.log(largest / least) + 0.05
     joint = torque * np.array([0.04, 0.02, 0.02, 0.02])
     drag = thruster.limit_n * np.array([0.2, 0.4, 0.3, 0.5])

@@ -10,15 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering.manifold_kernels import sine_cosine
 from thruster_chain_estimation.model import dynamics as d
 from thruster_chain_estimation.model import parameter_layout as parts
 from thruster_chain_estimation.model.dynamics import LANES, LINK
-
-Vector = NDArray[np.float64]
-Rows = NDArray[np.float64]
 
 FORWARD, BACKWARD, FORWARD_BY_LAG, BACKWARD_BY_LAG, FORWARD_RATE, BACKWARD_RATE = range(6)
 """Of a thruster: response to its forward and to its backward commands, derivatives by the log of its time constant, and
@@ -31,7 +28,7 @@ STRIPS, SHARES = _NODES.copy(), 0.5 * _WEIGHTS
 
 
 @njit(cache=True)
-def advance_thrust(thrust: Rows, commands: Vector, lag_s: Vector, step_s: float) -> None:
+def advance_thrust(thrust: Matrix, commands: Vector, lag_s: Vector, step_s: float) -> None:
     """Move the thrusters (N, 6) on by a step with constant commands (N,): first-order lags and their derivatives."""
     for i in range(commands.shape[0]):
         decay = np.exp(-step_s / lag_s[i])
@@ -58,18 +55,18 @@ class Given(NamedTuple):
         (N + 1,) logs of the time constants and the delay that `thrust` was made with.
     """
 
-    headings: Rows
-    rates: Rows
-    velocities: Rows
-    thrust: Rows
-    bristles: Rows
-    design: Rows
+    headings: Matrix
+    rates: Matrix
+    velocities: Matrix
+    thrust: Matrix
+    bristles: Matrix
+    design: Matrix
     reference: Vector
     limit_n: float
 
 
 @njit(cache=True, error_model="numpy")
-def respond(given: Given, tick: int, parameters: Rows, extra: Rows, blocks: Vector, out: Rows) -> None:
+def respond(given: Given, tick: int, parameters: Matrix, extra: Matrix, blocks: Vector, out: Matrix) -> None:
     """Into `out` (N + 2, LANES) specific force in the middle of the first link, and the angular accelerations.
 
     Parameters
@@ -105,7 +102,7 @@ def respond(given: Given, tick: int, parameters: Rows, extra: Rows, blocks: Vect
 
 
 @njit(cache=True, error_model="numpy")
-def _weigh(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> None:
+def _weigh(given: Given, tick: int, i: int, parameters: Matrix, block: Vector) -> None:
     """Mass, inertia, and pins as seen from the centre of mass, turned by a right angle, in the room's frame."""
     base, half = parts.LINK * i, given.design[i, 2]
     c, s = np.cos(given.headings[tick, i]), np.sin(given.headings[tick, i])
@@ -119,7 +116,7 @@ def _weigh(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> 
 
 
 @njit(cache=True, error_model="numpy")
-def _thrust(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> None:
+def _thrust(given: Given, tick: int, i: int, parameters: Matrix, block: Vector) -> None:
     """Its force along and across the link, and its torque about the middle, into the rows of the free acceleration."""
     base, chain = parts.LINK * i, parts.chain_part(len(given.design))
     thrust, design, reference, limit_n = given.thrust[tick, i], given.design[i], given.reference, given.limit_n
@@ -138,7 +135,7 @@ def _thrust(given: Given, tick: int, i: int, parameters: Rows, block: Vector) ->
 
 
 @njit(cache=True, error_model="numpy")
-def _resist(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> None:
+def _resist(given: Given, tick: int, i: int, parameters: Matrix, block: Vector) -> None:
     """Less the drag, by the velocity against the air; across the link summed over strips."""
     chain, half, rate = parts.chain_part(len(given.design)), given.design[i, 2], given.rates[tick, i]
     c, s = np.cos(given.headings[tick, i]), np.sin(given.headings[tick, i])
@@ -159,7 +156,7 @@ def _resist(given: Given, tick: int, i: int, parameters: Rows, block: Vector) ->
 
 
 @njit(cache=True, error_model="numpy")
-def _free(given: Given, tick: int, i: int, parameters: Rows, extra: Rows, block: Vector) -> None:
+def _free(given: Given, tick: int, i: int, parameters: Matrix, extra: Matrix, block: Vector) -> None:
     """With disturbances: from forces and torque about the middle to accelerations of and about the centre of mass."""
     base, count = parts.LINK * i, len(given.design)
     c, s = np.cos(given.headings[tick, i]), np.sin(given.headings[tick, i])
@@ -173,7 +170,7 @@ def _free(given: Given, tick: int, i: int, parameters: Rows, extra: Rows, block:
 
 
 @njit(cache=True, error_model="numpy")
-def _pass_torque(given: Given, tick: int, j: int, parameters: Rows, behind: Vector, ahead: Vector) -> None:
+def _pass_torque(given: Given, tick: int, j: int, parameters: Matrix, behind: Vector, ahead: Vector) -> None:
     """Cable and friction of a joint turn both of its links."""
     base = parts.LINK * len(given.design) + parts.JOINT * j
     bent = given.headings[tick, j + 1] - given.headings[tick, j]
@@ -187,7 +184,9 @@ def _pass_torque(given: Given, tick: int, j: int, parameters: Rows, behind: Vect
 
 
 @njit(cache=True, error_model="numpy")
-def expect(parameters: Vector, given: Given, steps: Vector, predicted: Vector, jacobian: Rows, disturbed: Rows) -> None:
+def expect(
+    parameters: Vector, given: Given, steps: Vector, predicted: Vector, jacobian: Matrix, disturbed: Matrix
+) -> None:
     """Means over a window: into `predicted` (N + 2,), `jacobian` (N + 2, n), `disturbed` (N + 2, 3N).
 
     Derivatives are differences over `steps` (n,), zero where a parameter has no effect; `disturbed` is by the torques

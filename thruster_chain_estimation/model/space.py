@@ -13,8 +13,6 @@ from onboard_estimation.filtering.state_space import StateSpace, angles, vector
 from onboard_estimation.pipeline.reading_limits import imu_limits
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 
-Rows = NDArray[np.float64]
-
 BOUND_TO_STDDEV = float(1.0 / np.sqrt(3.0))
 """Of what is equally likely anywhere within a bound."""
 
@@ -47,7 +45,7 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> NDArray[np.float6
     return stddev
 
 
-def initial_mean(configuration: ThrusterChainConfiguration, headings: Rows, position: Rows) -> Rows:
+def initial_mean(configuration: ThrusterChainConfiguration, headings: Matrix, position: Matrix) -> Matrix:
     """(4N + 4,) at rest, masses and inertias as designed, with headings (N,) and the centre of mass at a place (2,)."""
     chain = configuration.chain
     return np.concatenate([headings, np.zeros(chain.count), chain.masses, chain.inertias, position, np.zeros(2)])
@@ -58,7 +56,7 @@ def initial_covariance(configuration: ThrusterChainConfiguration) -> Matrix:
     return np.diag(np.square(prior_stddev(configuration)))
 
 
-def link_positions(lengths_m: Rows, headings: Rows, masses: Rows, position: Rows) -> Rows:
+def link_positions(lengths_m: Matrix, headings: Matrix, masses: Matrix, position: Matrix) -> Matrix:
     """Middles of the links (K, N, 2) from K states: equations (13) to (16), in O(N) for each.
 
     Parameters
@@ -75,14 +73,14 @@ def link_positions(lengths_m: Rows, headings: Rows, masses: Rows, position: Rows
     return chained + (position - centre_of_mass(chained, masses))[:, None]
 
 
-def link_velocities(lengths_m: Rows, headings: Rows, rates: Rows, masses: Rows, velocity: Rows) -> Rows:
+def link_velocities(lengths_m: Matrix, headings: Matrix, rates: Matrix, masses: Matrix, velocity: Matrix) -> Matrix:
     """Velocities of the links' middles (K, N, 2), m/s, likewise: equations (15) and (16), on the right."""
     across = 0.5 * np.asarray(lengths_m)[:, None] * np.stack([-np.sin(headings), np.cos(headings)], axis=-1)
     chained = _chained(across * np.asarray(rates)[..., None])
     return chained + (velocity - centre_of_mass(chained, masses))[:, None]
 
 
-def first_by_headings(lengths_m: Rows, headings: Rows, masses: Rows) -> Matrix:
+def first_by_headings(lengths_m: Matrix, headings: Matrix, masses: Matrix) -> Matrix:
     """(2, N) how the first link's middle moves about the centre of mass of all, by each heading (N,)."""
     across = 0.5 * np.asarray(lengths_m) * np.stack([-np.sin(headings), np.cos(headings)])
     share = masses / masses.sum()
@@ -91,24 +89,24 @@ def first_by_headings(lengths_m: Rows, headings: Rows, masses: Rows) -> Matrix:
     return across * seen
 
 
-def centre_of_mass(links: Rows, masses: Rows) -> Rows:
+def centre_of_mass(links: Matrix, masses: Matrix) -> Matrix:
     """(K, 2) of links whose own centres are at (K, N, 2), with masses (N,) or (K, N): equation (13)."""
     share = np.broadcast_to(masses, links.shape[:-1])
     whole = share.sum(axis=-1, keepdims=True)
     # A state's origin has no masses: then all links count alike.
     share = np.where(whole > 0.0, share / np.where(whole > 0.0, whole, 1.0), 1.0 / links.shape[-2])
-    mean: Rows = np.einsum("kn,knc->kc", share, links)
+    mean: Matrix = np.einsum("kn,knc->kc", share, links)
     return mean
 
 
-def outline(chain: ChainConfiguration, headings: Rows, masses: Rows, position: Rows) -> Rows:
+def outline(chain: ChainConfiguration, headings: Matrix, masses: Matrix, position: Matrix) -> Matrix:
     """Polyline (K, N + 1, 2) through the ends of the links; parameters as for `link_positions`."""
     middles = link_positions(chain.lengths, headings, masses, position)
     half = 0.5 * chain.lengths[:, None] * np.stack([np.cos(headings), np.sin(headings)], axis=-1)
     return np.concatenate([middles[:, :1] - half[:, :1], middles + half], axis=1)
 
 
-def _chained(half: Rows) -> Rows:
+def _chained(half: Matrix) -> Matrix:
     """(K, N, 2) middles of links whose halves are vectors (K, N, 2), from the free end of the first on."""
     ends = np.cumsum(2.0 * half, axis=-2)
     return ends - half

@@ -13,17 +13,14 @@ from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.series import Fault
 from onboard_estimation.contract.signals import magnitudes, spread
 from onboard_estimation.contract.simulated import Place
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.simulation.simulation_kernels import Physics
-
-Rows = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 FILE = "config/thruster_chain_hardware.yaml"
 
@@ -175,15 +172,15 @@ class Build(NamedTuple):
 
     physics: Physics
     lengths: Vector
-    middles: Rows
-    imu: Rows
-    mounting: Rows
-    gyro_bias: Rows
-    accelerometer_bias: Rows
-    gyro_warming: Rows
-    accelerometer_warming: Rows
-    gyro_scale: Rows
-    accelerometer_scale: Rows
+    middles: Matrix
+    imu: Matrix
+    mounting: Matrix
+    gyro_bias: Matrix
+    accelerometer_bias: Matrix
+    gyro_warming: Matrix
+    accelerometer_warming: Matrix
+    gyro_scale: Matrix
+    accelerometer_scale: Matrix
     clock_offset_s: Vector
     clock_drift: Vector
 
@@ -268,9 +265,9 @@ def load_of(configuration: ThrusterChainConfiguration, load: LoadScenario, link:
     )
 
 
-def _small_rotations(vectors: Rows) -> Rows:
+def _small_rotations(vectors: Matrix) -> Matrix:
     """(N, 3, 3) that take a vector of the link to the axes of an IMU turned by rotation vectors (N, 3)."""
     from scipy.spatial.transform import Rotation  # nodes that estimate do without
 
-    turned: Rows = Rotation.from_rotvec(vectors).as_matrix().transpose(0, 2, 1)
+    turned: Matrix = Rotation.from_rotvec(vectors).as_matrix().transpose(0, 2, 1)
     return turned

@@ -11,13 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from thruster_chain_estimation.model import dynamics as d
 from thruster_chain_estimation.model.dynamics import LINK
-
-Rows = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 class Physics(NamedTuple):
@@ -45,9 +42,9 @@ class Physics(NamedTuple):
 
     mass: Vector
     inertia: Vector
-    behind: Rows
-    ahead: Rows
-    thruster: Rows
+    behind: Matrix
+    ahead: Matrix
+    thruster: Matrix
     angle: Vector
     gain: Vector
     reverse_gain: Vector
@@ -79,7 +76,7 @@ def _turned(angle: float, vector: Vector) -> tuple[float, float]:
 
 
 @njit(cache=True)
-def centres(physics: Physics, state: Vector, place: Rows, velocity: Rows) -> None:
+def centres(physics: Physics, state: Vector, place: Matrix, velocity: Matrix) -> None:
     """Into (N, 2) arrays where the centres of mass are and how they move, from the first's and the headings.
 
     `state`: headings (N), rates (N), x, y, vx, vy of the first link's centre of mass, thrusts (N).
@@ -96,7 +93,7 @@ def centres(physics: Physics, state: Vector, place: Rows, velocity: Rows) -> Non
 
 
 @njit(cache=True)
-def _forces(physics: Physics, state: Vector, velocity: Rows, draught: Rows, force: Rows, torque: Vector) -> None:
+def _forces(physics: Physics, state: Vector, velocity: Matrix, draught: Matrix, force: Matrix, torque: Vector) -> None:
     """Into (N, 2) and (N,) what acts on each link but the forces in the joints, in the room's frame."""
     n = len(physics.mass)
     slip, damping, cable, travel, stop, stop_damping = physics.joint
@@ -123,11 +120,11 @@ def _derivative(
     physics: Physics,
     state: Vector,
     target: Vector,
-    draught: Rows,
+    draught: Matrix,
     out: Vector,
-    own: Rows,
+    own: Matrix,
     angular: Vector,
-    linear: Rows,
+    linear: Matrix,
 ) -> None:
     """Into `out` the derivative of the state (3N + 4), beside it `own`, `angular` and `linear` of `Motion`."""
     n = len(physics.mass)
@@ -138,11 +135,8 @@ def _derivative(
         block = blocks[(i + 1) * LINK : (i + 2) * LINK]
         (bx, by), (hx, hy) = _turned(state[i], physics.behind[i]), _turned(state[i], physics.ahead[i])
         own[i] /= physics.mass[i]
-        block[d.RATE], block[d.RECIPROCAL], block[d.TURNED_BY] = (
-            state[n + i],
-            1.0 / physics.mass[i],
-            1.0 / physics.inertia[i],
-        )
+        block[d.RATE] = state[n + i]
+        block[d.RECIPROCAL], block[d.TURNED_BY] = 1.0 / physics.mass[i], 1.0 / physics.inertia[i]
         block[d.BX], block[d.BY], block[d.HX], block[d.HY] = -by, bx, -hy, hx
         block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = own[i, 0], own[i, 1], torque[i] / physics.inertia[i]
     d.join(n, 1, blocks)
@@ -169,15 +163,15 @@ class Motion(NamedTuple):
         (K, N, 2) the forces on each link but those of the joints, over its mass: the paper's equation (32), m/s^2.
     """
 
-    states: Rows
-    place: Rows
-    linear: Rows
-    angular: Rows
-    own: Rows
+    states: Matrix
+    place: Matrix
+    linear: Matrix
+    angular: Matrix
+    own: Matrix
 
 
 @njit(cache=True)
-def drive(physics: Physics, state: Vector, commands: Rows, draughts: Rows, held: int, step_s: float) -> Motion:
+def drive(physics: Physics, state: Vector, commands: Matrix, draughts: Matrix, held: int, step_s: float) -> Motion:
     """The motion from a state on, K steps by commands (K, N) and draughts (K, N, 2) that hold through a step each.
 
     The first `held` steps the chain stands still: the air is off. There are K + 1 instants; what is told of the last

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Recording, Series, imu_channel, stamps_between, truth_channel
 from onboard_estimation.contract.signals import digits, first_order, sampled, wandered
 from onboard_estimation.contract.simulated import Changing
@@ -23,17 +23,10 @@ from onboard_estimation.filtering.planar import planar_poses
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
 from thruster_chain_estimation.simulation import simulation_kernels as kernels
-from thruster_chain_estimation.simulation.robot_build import (
-    Build,
-    HardwareScenario,
-    changeable,
-    load_of,
-)
+from thruster_chain_estimation.simulation.robot_build import Build, HardwareScenario, changeable, load_of
 
-Rows = NDArray[np.float64]
-Vector = NDArray[np.float64]
 Stamps = NDArray[np.int64]
-Pattern = Callable[[Vector], Rows]
+Pattern = Callable[[Vector], Matrix]
 """Commanded thrusts (K, N), N, at times (K,), s, from the start of the recording."""
 ImuModel = Literal["physical", "paper"]
 
@@ -94,7 +87,7 @@ class ThrusterChainSimulation(Changing):
         self._next = 0  # number of the step that `state` is at
         self._state = state
         self._eddies = rng.normal(size=(n + 1, 2))  # one in common, one of each link
-        self._low_passed: Rows | None = None
+        self._low_passed: Matrix | None = None
         # From that step on: (K, N, 7) specific force x, y (m/s^2), rate (rad/s) and thrust (N) at each IMU; x, y (m)
         # and heading (rad) of the links' middles.
         self._first, self._seen = 0, np.empty((0, n, 7))
@@ -133,14 +126,14 @@ class ThrusterChainSimulation(Changing):
             pieces.append(self._sensed(motion, n))
         self._next, self._seen = last, np.concatenate(pieces)
 
-    def _commands(self, steps: Stamps) -> Rows:
+    def _commands(self, steps: Stamps) -> Matrix:
         """(K, N) in force during each step, as they hold from their stamps on."""
         before_ns, after_ns = int(steps[0]) * STEP_NS - NANOSECONDS_PER_SECOND, int(steps[-1] + 1) * STEP_NS
         command_ns = stamps_between(before_ns, after_ns, self._command_rate_hz)
         number = np.searchsorted(command_ns, steps * STEP_NS, side="right") - 1
         return np.ascontiguousarray(self._pattern(command_ns[number] / NANOSECONDS_PER_SECOND))
 
-    def _draughts(self, count: int) -> Rows:
+    def _draughts(self, count: int) -> Matrix:
         """(count, N, 2) forces, N: half in common, half of each link, both slow."""
         n = self._configuration.chain.count
         if self._hardware is None:
@@ -151,7 +144,7 @@ class ThrusterChainSimulation(Changing):
         self._eddies = eddies[-1]
         return table.draught_n * np.sqrt(0.5) * (eddies[:, :1] + eddies[:, 1:])
 
-    def _sensed(self, motion: kernels.Motion, n: int) -> Rows:
+    def _sensed(self, motion: kernels.Motion, n: int) -> Matrix:
         """What IMUs and markers are at, without errors, at the instants of a motion but its last; see `_seen`."""
         states, build = motion.states[:-1], self.build
         heading, rate = states[:, :n], states[:, n : 2 * n]
@@ -177,11 +170,11 @@ class ThrusterChainSimulation(Changing):
             self._low_passed = read[-1].copy()
         return seen
 
-    def _at(self, stamps_ns: Stamps, link: int) -> Rows:
+    def _at(self, stamps_ns: Stamps, link: int) -> Matrix:
         """(K, 7) what there is to be sensed of a link at the stamps, between two steps on the line through both."""
         return sampled(self._seen[:, link], stamps_ns - self._first * STEP_NS, STEP_NS)
 
-    def _imu(self, link: int, start_ns: int, stop_ns: int) -> tuple[Stamps, Rows]:
+    def _imu(self, link: int, start_ns: int, stop_ns: int) -> tuple[Stamps, Matrix]:
         """Stamps and values (gyro, accelerometer) of what an IMU sends."""
         gravity, at = self._configuration.gravity_m_s2, stamps_between(start_ns, stop_ns, self._imu_rate_hz)
         if self._hardware is None:
@@ -212,7 +205,7 @@ class ThrusterChainSimulation(Changing):
         largest = np.repeat([imu.gyro_range_rad_s, imu.accelerometer_range_m_s2], 3)
         return stamps, np.clip(read, -largest, largest)
 
-    def _pose(self, link: int, start_ns: int, stop_ns: int) -> tuple[Stamps, Rows]:
+    def _pose(self, link: int, start_ns: int, stop_ns: int) -> tuple[Stamps, Matrix]:
         """Stamps and poses (K, 7) of a link by motion capture."""
         if self._hardware is None:
             at = stamps_between(start_ns, stop_ns, _IDEAL_RATE_HZ)
@@ -251,7 +244,7 @@ def square_waves(count: int, amplitude_n: float = 1.0, without: int | None = Non
     if without is not None:
         use[without] = 0.0
 
-    def pattern(time_s: Vector) -> Rows:
+    def pattern(time_s: Vector) -> Matrix:
         # Edges are on whole microseconds, whatever the rounding of times in seconds.
         since_us = np.round(1e6 * (np.asarray(time_s) - _FIRST_S)).astype(np.int64)
         number, within_us = np.divmod(since_us, round(1e6 * _PERIOD_S))
@@ -293,7 +286,7 @@ def laboratory_mixture(
             return size * steps[np.floor(since_s / 0.2).astype(np.int64)]
         return np.zeros(len(since_s))
 
-    def pattern(time_s: Vector) -> Rows:
+    def pattern(time_s: Vector) -> Matrix:
         out = np.zeros((len(time_s), count))
         since_s = np.asarray(time_s) - begin_s
         numbers = np.floor(since_s / _STRETCH_S).astype(np.int64)

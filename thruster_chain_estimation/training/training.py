@@ -22,16 +22,9 @@ from onboard_estimation.pipeline.pipeline import Pipeline
 from thruster_chain_estimation.estimators.jointed_navigation import NavigationState
 from thruster_chain_estimation.estimators.parameter_filter import ParameterState
 from thruster_chain_estimation.estimators.robust_estimator import RobustEstimator, RobustState
-from thruster_chain_estimation.model import inertial_layout, parameter_layout
+from thruster_chain_estimation.model import inertial_layout, parameter_layout, space
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.space import (
-    centre_of_mass,
-    channels,
-    initial_covariance,
-    initial_mean,
-    published_space,
-)
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.recorded import LoadedRecording
@@ -100,8 +93,9 @@ def _initial(configuration: ThrusterChainConfiguration, recording: LoadedRecordi
         return None
     start_ns = max(int(recording.tracks[name].stamps_ns[0]) for name in names)
     poses = np.array([_resting(recording.tracks[name], start_ns, configuration.initial.rest_s) for name in names])
-    mean = initial_mean(configuration, poses[:, 2], centre_of_mass(poses[None, :, :2], masses)[0])
-    headings, covariance = published_space(configuration).tangent("headings"), initial_covariance(configuration)
+    mean = space.initial_mean(configuration, poses[:, 2], space.centre_of_mass(poses[None, :, :2], masses)[0])
+    covariance = space.initial_covariance(configuration)
+    headings = space.published_space(configuration).tangent("headings")
     covariance[headings, headings] = np.deg2rad(configuration.truth.heading_stddev_deg) ** 2 * np.eye(len(names))
     return Estimate(start_ns, mean, covariance)
 
@@ -200,7 +194,7 @@ def train(
     for number, (name, recording) in enumerate(recordings.items()):
         progress(number / len(recordings), f"learning from {name}")
         estimator = GuidedEstimator(configuration, calibration, recording.tracks)
-        pipeline = Pipeline(estimator, channels(configuration), _initial(configuration, recording))
+        pipeline = Pipeline(estimator, space.channels(configuration), _initial(configuration, recording))
         pipeline.run(recording.measurements())
         if pipeline.breakdowns or pipeline.state is None:
             why = next(iter(pipeline.messages), "it holds no measurement")
