@@ -144,7 +144,6 @@ class NatNetServerConfiguration(TruthEmulatorConfiguration):
     restart_every_s: float = non_negative(
         0.0, "the server restarts so often: its clock and count begin anew; 0: never", "s"
     )
-    model_change_every_s: float = non_negative(0.0, "a further body comes, or goes, so often; 0: never", "s")
 
 
 class NatNetServer:
@@ -178,7 +177,7 @@ class NatNetServer:
         self._rng = np.random.default_rng(configuration.seed)
         self.dropped = self.number = 0
         self._boot_ns = self._first_ns = time.time_ns()
-        self._changes = 0
+        self._has_extra = False
         self._changed_frames = 0
         self._clients: dict[tuple[str, int], float] = {}
         self._is_closed = False
@@ -189,7 +188,7 @@ class NatNetServer:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the bodies that it streams now."""
-        return (*self._names, EXTRA_BODY) if self._changes % 2 else self._names
+        return (*self._names, EXTRA_BODY) if self._has_extra else self._names
 
     def restart(self) -> None:
         """Start anew, as a server that was ended and started: silent for a moment, clients forgotten."""
@@ -199,7 +198,7 @@ class NatNetServer:
 
     def change_models(self) -> None:
         """Add a further body, or take it away."""
-        self._changes += 1
+        self._has_extra = not self._has_extra
         self._changed_frames = _CHANGED_FRAMES
 
     def close(self) -> None:
@@ -237,7 +236,8 @@ class NatNetServer:
                 answer = self._answer(*protocol.payload(data), client, now_ns) if now_ns >= self._boot_ns else b""
                 if answer:
                     self._put(answer, client)
-            self._break_down()
+            if (every_s := self._chosen.restart_every_s) and time.time_ns() - self._boot_ns > 1e9 * every_s:
+                self.restart()
 
     def _answer(self, kind: int, content: bytes, client: tuple[str, int], now_ns: int) -> bytes:
         if client in self._clients or (kind == Kind.CONNECT and len(self._clients) < _MOST_CLIENTS):
@@ -255,15 +255,6 @@ class NatNetServer:
         if kind == Kind.DISCONNECT:
             self._clients.pop(client, None)
         return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else message(Kind.UNRECOGNIZED)
-
-    def _break_down(self) -> None:
-        chosen, now_ns = self._chosen, time.time_ns()
-        if chosen.restart_every_s and now_ns - self._boot_ns > chosen.restart_every_s * NANOSECONDS_PER_SECOND:
-            self.restart()
-        if chosen.model_change_every_s:
-            passed_s = (now_ns - self._first_ns) / NANOSECONDS_PER_SECOND
-            if passed_s > (self._changes + 1) * chosen.model_change_every_s:
-                self.change_models()
 
     def send(self, poses: BodyPoses) -> None:
         """Send a frame, of the names given, stamped at its exposure by this host's clock."""

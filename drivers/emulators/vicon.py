@@ -34,10 +34,6 @@ class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
     up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
     frame_drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
     occlusion_rate: float = bounded(0.0, 0.0, 1.0, "share of the poses that are not seen")
-    network_jitter_s: float = bounded(
-        0.0, 0.0, 1.0, "mean of what the network adds, exponential, and nobody tells", "s"
-    )
-    disconnect_every_s: float = non_negative(0.0, "clients are sent away so often; 0: never", "s")
     restart_every_s: float = non_negative(0.0, "the server goes so often, and frame numbers begin anew; 0: never", "s")
     restart_takes_s: float = non_negative(1.0, "it is gone for so long", "s")
 

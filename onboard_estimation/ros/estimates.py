@@ -27,7 +27,15 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Estimate, Matrix, Vector
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import HEIGHT, PLANAR, VERTICAL_VELOCITY, is_vertical, point_dimension
+from onboard_estimation.filtering.planar import (
+    HEIGHT,
+    PLANAR,
+    VERTICAL_VELOCITY,
+    about_vertical,
+    is_vertical,
+    planar_poses,
+    point_dimension,
+)
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.ros.measurements import MessageFault, stamp_ns
 from onboard_estimation.ros.sensor_messages import New, axes, header, pose
@@ -161,13 +169,8 @@ def _planar_odometry(space: StateSpace, means: Matrix, covariances: NDArray[np.f
     """Numbers (K, 85) of odometry of a pose in the plane, without a velocity; the pose's axes are the fixed ones."""
     pose, tangent = means[:, space.coordinates("pose")], space.tangent("pose")
     values = _IN_THE_PLANE[None].repeat(len(means), axis=0)
-    heading = pose[:, 2]
-    values[:, :2] = pose[:, :2]
-    values[:, 5], values[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
-    turn = np.zeros((len(means), 3, 3))
-    turn[:, 0, 0] = turn[:, 1, 1] = np.cos(heading)
-    turn[:, 1, 0] = np.sin(heading)
-    turn[:, 0, 1], turn[:, 2, 2] = -turn[:, 1, 0], 1.0
+    values[:, :7] = planar_poses(pose[:, :2], pose[:, 2])
+    turn = about_vertical(pose[:, 2])
     # Along the body's axes to along the fixed ones.
     turned = turn @ covariances[:, tangent, tangent] @ turn.transpose(0, 2, 1)
     values[:, _POSE_COVARIANCE].reshape(-1, 6, 6)[:, PLANAR[:, None], PLANAR] = turned
