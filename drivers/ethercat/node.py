@@ -31,7 +31,6 @@ from onboard_estimation.ros.transforms import resolved_prefix
 
 _TICK_S = 0.004
 _LOOK_S = 0.5
-_REMIND_S = 5.0
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
 
 
@@ -63,7 +62,7 @@ class EthercatWrenchNode(MeasuringNode):
         self._prefix = resolved_prefix(parameters.host.frame_prefix, self.get_namespace())
         self._told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
         self._started = False
-        self._reminded_s = self._looked_s = 0.0
+        self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
         self._said_slow: set[int] = set()
         self._readouts: dict[int, dict[str, Readout]] = {}  # by the place of their device, and by sensor
@@ -187,10 +186,7 @@ class EthercatWrenchNode(MeasuringNode):
 
     def _report(self) -> None:
         """Diagnostics, and a reminder of what is waited for."""
-        now_s = time.monotonic()
-        if self._cycle.trouble and now_s - self._reminded_s > _REMIND_S:
-            self._reminded_s = now_s
-            self.get_logger().warning(f"waiting: {self._cycle.trouble}")
+        self.remind(self._cycle.trouble)
         self.report([self._bus_status(), *map(self._device_status, self._bus.devices)])
 
     def _bus_status(self) -> Any:

@@ -38,8 +38,8 @@ CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
 _SHORTEST_REST_S = 0.0002
 _LOOK_S = 1.0
 _CHECKED_AFTER_S = 2.0
-_SILENT, _REMINDED_EVERY = 2, 10
-"""So many reports without a sample are said, and from then on every so many."""
+_SILENT = 2
+"""So many reports without a sample are said."""
 _RECENT = 2000
 
 
@@ -245,14 +245,14 @@ class SerialImuNode(MeasuringNode):
         self._silent += 1
         if since["samples"] != since["before_ranges"] or not line.is_open:
             self._silent = 0
-        if self._silent % _REMINDED_EVERY != _SILENT:
+        if self._silent < _SILENT:
             return
         said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
         if not since["bytes"]:
             said = "the line is open and silent: is the device powered, and its firmware running?"
         elif since["samples"]:
             said = "samples arrive, but the device does not tell its ranges: is it another firmware?"
-        self.get_logger().warning(said)
+        self.remind(said)
 
     def _check_start(self) -> None:
         """Once, when both sensors have been there for a moment."""
