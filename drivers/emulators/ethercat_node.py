@@ -74,9 +74,10 @@ class Emulated:
     def signal(self, description: SensorDescription, first_input: int) -> Signal:
         """What one device measures, whose analogue inputs begin with that one of the bus."""
         if description.has_wrench:
-            return lambda now_ns: self.messages.get("wrench") or [
-                middle + amplitude * _swing(now_ns, place) for place, (middle, amplitude) in enumerate(_WRENCH)
-            ]
+            return lambda now_ns: (
+                self.messages.get("wrench")
+                or [middle + amplitude * _swing(now_ns, place) for place, (middle, amplitude) in enumerate(_WRENCH)]
+            )
         sensors, stop = self._sensors, first_input + len(description.voltages)
         names = [*sensors.chambers, *stop * [""]][first_input:stop]
 
