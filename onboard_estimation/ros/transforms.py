@@ -110,15 +110,10 @@ def _planar(pose: Vector) -> Vector:
 
 def from_roll_pitch_yaw(values: Sequence[float]) -> Vector:
     """The pose of x, y, z (m), roll, pitch, yaw (rad): turns about the fixed x, y and z axes, in this order."""
-    x, y, z, *angles = values
-    (cr, cp, cy), (sr, sp, sy) = np.cos(0.5 * np.array(angles)), np.sin(0.5 * np.array(angles))
-    quaternion = [
-        sr * cp * cy - cr * sp * sy,
-        cr * sp * cy + sr * cp * sy,
-        cr * cp * sy - sr * sp * cy,
-        cr * cp * cy + sr * sp * sy,
-    ]
-    return np.array([x, y, z, *quaternion])
+    place, turn = values[:3], np.array([0.0, 0.0, 0.0, 1.0])
+    for axis, angle in zip(np.eye(3), values[3:], strict=True):
+        turn = _product(np.append(np.sin(0.5 * angle) * axis, np.cos(0.5 * angle)), turn)
+    return np.concatenate([place, turn])
 
 
 def relative(parent: Vector, child: Vector) -> Vector:
