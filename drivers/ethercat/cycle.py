@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
 from drivers.ethercat.interface import flags_kept, hear_all, raw_socket, refuse_unless_own
 from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.installed import optional
 
 # Master of an EtherCAT bus: from opening it to operation, one cycle, and the way back of devices that were lost.
 #
@@ -37,10 +37,7 @@ _STATES = {0: "no answer", 1: "INIT", 2: "PREOP", 3: "BOOT", 4: "SAFEOP", 8: "OP
 
 def pysoem_library() -> Any:
     """The module `pysoem`, with the GIL given up in its calls; UserError with the way to get it where it is missing."""
-    try:
-        library = import_module("pysoem")
-    except (ImportError, OSError) as error:
-        raise UserError(f"pysoem cannot be loaded ({error}): pip install 'onboard_estimation[ethercat]'") from error
+    library = optional("pysoem", "pysoem", "ethercat")
     # Off by default: the whole process would stand still while a frame is under way.
     library.settings.always_release_gil = True
     library.settings.timeouts.tx_mailbox = _MAILBOX_US  # 20 ms by default, in which a busy computer may not get round
