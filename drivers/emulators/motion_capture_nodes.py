@@ -161,11 +161,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         Of its noise and faults.
     waiting
         Frames that are not due yet.
-    latency_s
-        From exposure to sending.
     """
-
-    latency_s: float
 
     def __init__(self, name: str, configuration_type: type[C]) -> None:
         self.server: S | None = None
@@ -213,7 +209,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
             self.server = self.begin(self._feed.names, self._feed.is_over)
             return
         self.look_after(self.server)
-        latency_ns = round(NANOSECONDS_PER_SECOND * self.latency_s)
+        latency_ns = round(NANOSECONDS_PER_SECOND * self.chosen.latency_s)
         while self.waiting and self.waiting[0].stamp_ns + latency_ns <= time.time_ns():
             self.send(self.server, self.waiting.popleft())
         if self._feed.is_over and not self.waiting:
@@ -256,7 +252,6 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
 
     def __init__(self) -> None:
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
-        self.latency_s = self.chosen.camera_latency_s
 
     def begin(self, names: tuple[str, ...], is_over: bool) -> NatNetServer:
         """See `TruthEmulatorNode`."""
@@ -281,7 +276,6 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
 
     def __init__(self) -> None:
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
-        self.latency_s = self.chosen.latency_s
         self._rate_hz = self.chosen.rate_hz
         self._first_ns = 0
         self._number = -1
@@ -319,7 +313,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         if number <= self._number:
             return
         self._number = number
-        if self.rng.random() < self.chosen.frame_drop_rate:
+        if self.rng.random() < self.chosen.drop_rate:
             return
         seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
         server.send(

@@ -19,7 +19,7 @@ import numpy as np
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration, to_stream
 from drivers.motion_capture.optitrack_protocol import Frame, Kind, NatNetFault, ServerInfo, Version, message, shown
-from onboard_estimation.base.configuration import bounded, non_negative, parameter
+from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
@@ -127,7 +127,7 @@ _DOWN_S, _LOOK_S = 0.5, 0.05
 
 @dataclass(frozen=True)
 class NatNetServerConfiguration(TruthEmulatorConfiguration):
-    """The server, its clock, and what goes wrong; nothing by default."""
+    """The server, and its clock."""
 
     version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, protocol.VERSIONS)))
     interface: str = parameter("127.0.0.1", "address of this host that the server is at")
@@ -137,13 +137,6 @@ class NatNetServerConfiguration(TruthEmulatorConfiguration):
     data_port: int = bounded(protocol.DATA_PORT, 1, 65535, "of the multicast group")
     up_axis: str = parameter("y", "of the stream", choices=UP_AXES)
     clock_skew_ppm: float = bounded(0.0, -1000.0, 1000.0, "by how much the server's clock runs fast", "ppm")
-    camera_latency_s: float = bounded(0.004, 0.0, 1.0, "from the middle of the exposure to the sending", "s")
-    drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
-    occlude_every_s: float = non_negative(0.0, "a body is occluded so often, each in turn; 0: never", "s")
-    occlude_for_s: float = non_negative(0.5, "for so long", "s")
-    restart_every_s: float = non_negative(
-        0.0, "the server restarts so often: its clock and count begin anew; 0: never", "s"
-    )
 
 
 class NatNetServer:
@@ -176,7 +169,7 @@ class NatNetServer:
         self.info = ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way)
         self._rng = np.random.default_rng(configuration.seed)
         self.dropped = self.number = 0
-        self._boot_ns = self._first_ns = time.time_ns()
+        self._boot_ns = time.time_ns()
         self._has_extra = False
         self._changed_frames = 0
         self._clients: dict[tuple[str, int], float] = {}
@@ -283,13 +276,8 @@ class NatNetServer:
 
     def _streamed(self, poses: BodyPoses) -> BodyPoses:
         """In the stream's axes, with what is occluded and the further body."""
-        names, chosen, tracked = self.names, self._chosen, poses.tracked
-        if chosen.occlude_every_s:
-            turn, passed_s = divmod((poses.stamp_ns - self._first_ns) / NANOSECONDS_PER_SECOND, chosen.occlude_every_s)
-            if turn >= 1.0 and passed_s < chosen.occlude_for_s:
-                tracked = tracked.copy()
-                tracked[int(turn - 1.0) % len(tracked)] = False
-        streamed = to_stream(poses.poses, chosen.up_axis)
+        names, streamed = self.names, to_stream(poses.poses, self._chosen.up_axis)
+        tracked = poses.tracked & (self._rng.random(len(poses.names)) >= self._chosen.occlusion_rate)
         if len(names) > len(poses.names):
             streamed, tracked = np.vstack([streamed, streamed[:1]]), np.append(tracked, True)
         return replace(poses, names=names, poses=streamed, tracked=tracked)

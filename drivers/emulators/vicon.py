@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from drivers.motion_capture import vicon_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration
+from drivers.motion_capture.bodies import BodyPoses, TruthEmulatorConfiguration
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 
@@ -23,19 +23,14 @@ _MOST_CLIENTS = 32
 
 @dataclass(frozen=True)
 class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
-    """The server, and what goes wrong; nothing by default."""
+    """The server."""
 
     host: str = parameter("127.0.0.1", "address to listen at")
     port: int = bounded(protocol.PORT, 0, 65535, "to listen at; below 1024 it takes a right of its own")
     rate_hz: float = non_negative(
         0.0, "frames a second; of truth that comes more often, the nearest; 0: as the truth comes"
     )
-    latency_s: float = bounded(0.005, 0.0, 1.0, "from exposure to sending, as told", "s")
-    up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
-    frame_drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
-    occlusion_rate: float = bounded(0.0, 0.0, 1.0, "share of the poses that are not seen")
-    restart_every_s: float = non_negative(0.0, "the server goes so often, and frame numbers begin anew; 0: never", "s")
-    restart_takes_s: float = non_negative(1.0, "it is gone for so long", "s")
+    restart_takes_s: float = non_negative(1.0, "the server is gone for so long", "s")
 
 
 def subjects_of(names: Sequence[str]) -> tuple[protocol.Subject, ...]:

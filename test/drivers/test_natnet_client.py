@@ -36,10 +36,12 @@ def pose(number: int, ago_s: float) -> BodyPoses:
 class Pair:
     """A server and a client on ports of their own, which take turns."""
 
-    def __init__(self, transport: str = "unicast", latency_s: float = 0.0, **options: Any) -> None:
+    def __init__(
+        self, transport: str = "unicast", latency_s: float = 0.0, sent_after_s: float = 0.002, **options: Any
+    ) -> None:
         command_port, data_port = free_ports()
         shared: dict[str, Any] = {"transport": transport, "command_port": command_port, "data_port": data_port}
-        self.configuration = NatNetServerConfiguration(**{**shared, "camera_latency_s": 0.002, **options})
+        self.configuration = NatNetServerConfiguration(**shared, latency_s=sent_after_s, **options)
         self.server = NatNetServer(NAMES, self.configuration)
         self.said: list[str] = []
         self.got: list[BodyPoses] = []
@@ -55,7 +57,7 @@ class Pair:
             assert time.monotonic() < end_s, (self.said, vars(self.client.health))
             if time.monotonic() >= self._due_s:
                 self._due_s = time.monotonic() + PERIOD_S
-                sent = pose(next(self._numbers), self.configuration.camera_latency_s)
+                sent = pose(next(self._numbers), self.configuration.latency_s)
                 self.sent[sent.poses[0, 0]] = sent
                 self.server.send(sent)
             self.got += self.client.read(0.002)
@@ -110,7 +112,7 @@ def test_frames_come_through_to_the_bit_by_both_ways(make: Callable[..., Pair], 
 
 @pytest.mark.slow
 def test_stamps_are_those_of_the_exposure_by_a_clock_that_runs_fast_and_restarts(make: Callable[..., Pair]) -> None:
-    pair = make(clock_skew_ppm=120.0, camera_latency_s=0.01)
+    pair = make(clock_skew_ppm=120.0, sent_after_s=0.01)
     pair.until(lambda: pair.client.stamps is not None and pair.client.stamps.clock.is_settled)
     # Far below the 10 ms that arrivals are off; how far is for benchmarks/drivers/motion_capture.py to say.
     assert np.median(np.abs(pair.errors_s(pair.further(200)))) < 0.001
@@ -156,7 +158,7 @@ def test_changed_models_are_asked_for_and_no_body_takes_anothers_place(make: Cal
 
 
 def test_occluded_bodies_are_not_tracked_and_dropped_frames_counted(make: Callable[..., Pair]) -> None:
-    pair = make(drop_rate=0.2, occlude_every_s=0.3, occlude_for_s=0.15)
+    pair = make(drop_rate=0.2, occlusion_rate=0.3)
     pair.further(20)
     lost, dropped = pair.client.health.counts["lost"], pair.server.dropped
     tracked = np.array([one.tracked for one in pair.further(250)])
