@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -117,8 +117,6 @@ def text(value: str) -> bytes:
 
 
 CLOCK_HZ = 10_000_000
-EXTRA_BODY = "emulator_extra"
-"""That a change of models adds or takes away: where the first one is."""
 _FIRST_TICKS = 8_000_000_000
 _MOST_CLIENTS, _CLIENT_S = 16, 10.0
 _CHANGED_FRAMES = 5
@@ -170,7 +168,6 @@ class NatNetServer:
         self._rng = np.random.default_rng(configuration.seed)
         self.dropped = self.number = 0
         self._boot_ns = time.time_ns()
-        self._has_extra = False
         self._changed_frames = 0
         self._clients: dict[tuple[str, int], float] = {}
         self._is_closed = False
@@ -178,21 +175,11 @@ class NatNetServer:
         self._thread = threading.Thread(target=self._serve, name="natnet server", daemon=True)
         self._thread.start()
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the bodies that it streams now."""
-        return (*self._names, EXTRA_BODY) if self._has_extra else self._names
-
     def restart(self) -> None:
         """Start anew, as a server that was ended and started: silent for a moment, clients forgotten."""
         self._boot_ns = time.time_ns() + round(_DOWN_S * NANOSECONDS_PER_SECOND)
         self.number = 0
         self._clients.clear()
-
-    def change_models(self) -> None:
-        """Add a further body, or take it away."""
-        self._has_extra = not self._has_extra
-        self._changed_frames = _CHANGED_FRAMES
 
     def close(self) -> None:
         """Stop serving."""
@@ -242,7 +229,7 @@ class NatNetServer:
         if kind == Kind.CONNECT:
             return server_info(self.info)
         if kind == Kind.MODELS_REQUEST:
-            return models(self.names, self._version)
+            return models(self._names, self._version)
         if kind == Kind.REQUEST:
             return message(Kind.RESPONSE, struct.pack("<i", 0))
         if kind == Kind.DISCONNECT:
@@ -250,37 +237,31 @@ class NatNetServer:
         return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else message(Kind.UNRECOGNIZED)
 
     def send(self, poses: BodyPoses) -> None:
-        """Send a frame, of the names given, stamped at its exposure by this host's clock."""
-        now_ns = time.time_ns()
+        """Send a frame, stamped at its exposure by this host's clock; one of other bodies changes the models."""
+        chosen, now_ns = self._chosen, time.time_ns()
         if poses.stamp_ns < self._boot_ns:
             return
         self.number += 1
-        if self._chosen.drop_rate and self._rng.random() < self._chosen.drop_rate:
+        if poses.names != self._names:
+            self._names, self._changed_frames = poses.names, _CHANGED_FRAMES
+        if self._rng.random() < chosen.drop_rate:
             self.dropped += 1
             return
         exposure, now = self.ticks(poses.stamp_ns), self.ticks(now_ns)
         changed = self._changed_frames > 0
         self._changed_frames -= changed
-        of, time_s = self._streamed(poses), (exposure - _FIRST_TICKS) / CLOCK_HZ
-        ids = np.arange(1, len(of.names) + 1, dtype=np.int32)
-        times = exposure, (exposure + now) // 2, now
-        data = frame(Frame(self.number, ids, of.poses, of.tracked, time_s, times, changed), self._version)
-        if self._chosen.transport == "multicast":
-            self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
+        times, time_s = (exposure, (exposure + now) // 2, now), (exposure - _FIRST_TICKS) / CLOCK_HZ
+        ids, streamed = np.arange(1, len(poses.names) + 1, dtype=np.int32), to_stream(poses.poses, chosen.up_axis)
+        tracked = poses.tracked & (self._rng.random(len(poses.names)) >= chosen.occlusion_rate)
+        data = frame(Frame(self.number, ids, streamed, tracked, time_s, times, changed), self._version)
+        if chosen.transport == "multicast":
+            self._put(data, (chosen.multicast_group, chosen.data_port))
         else:
             for client, heard_s in list(self._clients.items()):
                 if time.monotonic() - heard_s > _CLIENT_S:
                     del self._clients[client]
                 else:
                     self._put(data, client)
-
-    def _streamed(self, poses: BodyPoses) -> BodyPoses:
-        """In the stream's axes, with what is occluded and the further body."""
-        names, streamed = self.names, to_stream(poses.poses, self._chosen.up_axis)
-        tracked = poses.tracked & (self._rng.random(len(poses.names)) >= self._chosen.occlusion_rate)
-        if len(names) > len(poses.names):
-            streamed, tracked = np.vstack([streamed, streamed[:1]]), np.append(tracked, True)
-        return replace(poses, names=names, poses=streamed, tracked=tracked)
 
     def _put(self, data: bytes, to: tuple[str, int]) -> None:
         with suppress(OSError):  # nobody there, or no room: lost, as on a network

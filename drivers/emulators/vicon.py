@@ -70,8 +70,6 @@ class DataStreamServer:
     ----------
     port
         It listens at.
-    missed
-        Frames that clients did not take in time, or were gone by.
 
     Raises
     ------
@@ -80,7 +78,7 @@ class DataStreamServer:
     """
 
     def __init__(self, host: str, port: int, bodies: Sequence[str], rate_hz: float) -> None:
-        self._host, self.port, self.missed = host, port, 0
+        self._host, self.port = host, port
         self._clients: list[_Client] = []
         self._listener: socket.socket | None = None
         self.tell(bodies, rate_hz)
@@ -228,7 +226,6 @@ class DataStreamServer:
         try:
             client.socket.sendall(data)
         except OSError:
-            self.missed += 1
             self._drop(client)
 
     def _drop(self, client: _Client) -> None:
