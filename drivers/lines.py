@@ -275,8 +275,7 @@ class Connection(Line):
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _ALIVE.items():
-                if hasattr(socket, name):
-                    made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             keep_arrivals(made)
             if self._bind:
                 made.bind((self._bind, 0))

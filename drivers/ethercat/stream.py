@@ -19,6 +19,7 @@ from drivers.repeats import Repeats
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from onboard_estimation.ros.transforms import composed, from_roll_pitch_yaw
 
 # Fewer readings a second, without what would be folded back: a linear-phase low-pass, whose delay the stamps know.
 
@@ -105,16 +106,6 @@ class Decimator:
 LEAST_READINGS = 20
 
 
-def _rotation_of(roll_pitch_yaw_deg: tuple[float, float, float]) -> Matrix:
-    """(3, 3) Rz(yaw) Ry(pitch) Rx(roll), as in URDF: turns a vector of the sensor's axes into the published frame's."""
-    if not any(roll_pitch_yaw_deg):
-        return np.eye(3)
-    from scipy.spatial.transform import Rotation  # where it is used only: it takes much memory
-
-    rotation: Matrix = Rotation.from_euler("xyz", roll_pitch_yaw_deg, degrees=True).as_matrix()
-    return rotation
-
-
 class Compensation:
     """Applies what is known of the mounting, and a zero, to readings.
 
@@ -132,7 +123,9 @@ class Compensation:
         self.weight: Vector = np.concatenate([force, np.cross(chosen.centre_of_mass_m, force)])
         self._chosen = chosen
         x, y, z = chosen.lever_arm_m
-        sign, rotation = (1.0 if chosen.sign == "robot_on_sensor" else -1.0), _rotation_of(chosen.mounting_rpy_deg)
+        sign = 1.0 if chosen.sign == "robot_on_sensor" else -1.0
+        turn = from_roll_pitch_yaw([0.0, 0.0, 0.0, *np.deg2rad(chosen.mounting_rpy_deg)])
+        rotation = np.column_stack([composed(turn, place)[:3] for place in np.eye(7)[:3]])
         self._matrix = np.zeros((6, 6))
         self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
         self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
@@ -328,13 +321,12 @@ class Wrench:
         chosen = self._chosen
         if not chosen.mass_kg:
             return (
-                "tare_includes_weight: whatever hung on the sensor meanwhile is in the zero, for wrench.mass_kg is 0 "
+                "whatever hung on the sensor meanwhile is in the zero, for wrench.mass_kg is 0 "
                 "(the soft robot's wrench.tare: with_robot where the robot hung on it, else without_robot)"
             )
-        if chosen.tare_includes_weight:
-            return f"tare_includes_weight true: the weight of {chosen.mass_kg:g} kg is in the zero (with_robot)"
-        read = "compensated" if chosen.compensates_weight else "read on"
-        return f"tare_includes_weight false: the weight of {chosen.mass_kg:g} kg is {read} (without_robot)"
+        read = "in the zero (with_robot)" if chosen.tare_includes_weight else "read on (without_robot)"
+        read = "compensated (with_robot)" if chosen.compensates_weight else read
+        return f"the weight of {chosen.mass_kg:g} kg is {read}"
 
 
 def pressure_readout(

@@ -59,18 +59,10 @@ _MAX_INDEX_BYTES = 256 * 2**20
 
 
 class McapStorage(ChunkedStorage):
-    """The messages of one MCAP file.
-
-    Raises
-    ------
-    BlockError
-        The file does not start as an MCAP file does.
-    """
+    """The messages of one MCAP file, which starts as such does."""
 
     def __init__(self, file: FileBytes) -> None:
         super().__init__(file)
-        if self.file.window(0, len(MAGIC))[: len(MAGIC)] != MAGIC:
-            raise BlockError("it does not start as an MCAP file does")
         self._schemas: dict[int, Schema] = {}
         self._channels: dict[int, Channel] = {}
         self._unknown_records = self._timeless = 0

@@ -26,11 +26,11 @@ from onboard_estimation.base.errors import UserError
 PERIOD_S = 0.005
 
 
-def pose(number: int, ago_s: float, bodies: int) -> BodyPoses:
+def pose(number: int, ago_s: float, names: tuple[str, ...]) -> BodyPoses:
     """Of that frame alone, as float32 has it."""
-    sent = poses(bodies, time.time_ns() - round(1e9 * ago_s), seed=1)
+    sent = poses(len(names), time.time_ns() - round(1e9 * ago_s), seed=1)
     sent.poses[:, 0] = number / 1024
-    return sent
+    return replace(sent, names=names)
 
 
 class Pair:
@@ -43,7 +43,7 @@ class Pair:
         shared: dict[str, Any] = {"transport": transport, "command_port": command_port, "data_port": data_port}
         self.configuration = NatNetServerConfiguration(**shared, latency_s=sent_after_s, **options)
         self.server = NatNetServer(NAMES, self.configuration)
-        self.bodies = len(NAMES)
+        self.names: tuple[str, ...] = NAMES
         self.said: list[str] = []
         self.got: list[BodyPoses] = []
         self.sent: dict[float, BodyPoses] = {}
@@ -58,7 +58,7 @@ class Pair:
             assert time.monotonic() < end_s, (self.said, vars(self.client.health))
             if time.monotonic() >= self._due_s:
                 self._due_s = time.monotonic() + PERIOD_S
-                sent = pose(next(self._numbers), self.configuration.latency_s, self.bodies)
+                sent = pose(next(self._numbers), self.configuration.latency_s, self.names)
                 self.sent[sent.poses[0, 0]] = sent
                 self.server.send(sent)
             self.got += self.client.read(0.002)
@@ -148,8 +148,8 @@ def test_a_server_that_is_not_there_is_said_and_found_later_also_in_another_vers
 def test_changed_models_are_asked_for_and_no_body_takes_anothers_place(make: Callable[..., Pair]) -> None:
     pair = make()
     pair.further(20)
-    for names, changes in (((*NAMES, "body_3"), 1), (NAMES, 2)):
-        pair.bodies = len(names)
+    for names, changes in (((*NAMES, "further"), 1), (NAMES, 2)):
+        pair.names = names
         pair.until(lambda changes=changes: pair.client.health.counts["model_changes"] == changes)
         last = pair.further(20)[-1]
         assert last.names == names
@@ -241,7 +241,7 @@ def test_bodies_that_were_swapped_without_a_word_are_found_and_a_server_of_anoth
 ) -> None:
     pair = make()
     pair.further(20)
-    pair.server._names = swapped = NAMES[::-1]  # the datagrams that said so are lost
+    pair.server._names = pair.names = swapped = NAMES[::-1]  # the datagrams that said so are lost
     pair.until(lambda: pair.got[-1].names == swapped)
     counts = pair.client.health.counts
     assert counts["model_changes"] == 1
