@@ -302,7 +302,7 @@ class Cycle:
         self.counter = self.missed = self.cycles = self.overruns = self.overflow = 0
         self.lost_for_s = 0.0
         self._missed_in_row = self._whole_ns = 0
-        self._instants_ns: list[tuple[int, int]] = []  # when a cycle was due, when it began
+        self._late_ns: list[int] = []  # by which cycles began after they were due
         self._asked = np.zeros(3, dtype=np.int64)
         self._stop = threading.Event()
         self._hurry = threading.Event()
@@ -336,18 +336,14 @@ class Cycle:
         cycles, missed, overruns
             Cycles; those whose working counter was not the one expected; instants left out because a cycle took too
             long.
-        period_p50_us, period_p99_us, period_worst_us
-            Between beginnings.
         jitter_p50_us, jitter_p99_us, jitter_worst_us
             By which a cycle began after its instant.
         """
-        instants, self._instants_ns = np.array(self._instants_ns, dtype=np.float64).reshape(-1, 2), []
-        taken_us = {"period": 1e-3 * np.diff(instants[:, 1]), "jitter": 1e-3 * (instants[:, 1] - instants[:, 0])}
+        late_us, self._late_ns = 1e-3 * np.array(self._late_ns, dtype=np.float64), []
         totals = np.array([self.cycles, self.missed, self.overruns])
         since, self._asked = totals - self._asked, totals
         return dict(zip(("cycles", "missed", "overruns"), since.tolist(), strict=True)) | {
-            f"{name}_{share}_us": float(np.percentile(values, percent)) if len(values) else math.nan
-            for name, values in taken_us.items()
+            f"jitter_{share}_us": float(np.percentile(late_us, percent)) if len(late_us) else math.nan
             for share, percent in _SHARES.items()
         }
 
@@ -416,9 +412,9 @@ class Cycle:
                 time.sleep(1e-9 * rest_ns)
             while (began_ns := time.monotonic_ns()) < due_ns:
                 pass
-            if len(self._instants_ns) > _KEPT:  # nobody asks
-                self._instants_ns = []
-            self._instants_ns.append((due_ns, began_ns))
+            if len(self._late_ns) > _KEPT:  # nobody asks
+                self._late_ns = []
+            self._late_ns.append(began_ns - due_ns)
             self._one(began_ns)
             if self.counter <= 0 and began_ns - self._whole_ns > 1e9 * _REOPEN_S:
                 return

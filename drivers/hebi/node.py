@@ -21,7 +21,7 @@ from drivers.hebi.modules import Module, joint_values
 from drivers.node import STREAM, MeasuringNode, NoRobot, set_variances
 from onboard_estimation.base.measurement import IMU, Channel, Matrix, Measurement, Vector
 from onboard_estimation.base.series import imu_channel
-from onboard_estimation.contract.robot import Robot, find_robot
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
@@ -66,7 +66,10 @@ class HebiNode(MeasuringNode):
         robot_type = robot.configuration_type if robot is not None else NoRobot
         parameters: NodeParameters[Any, HebiConfiguration] = NodeParameters(self, robot_type, HebiConfiguration)
         self._configuration = configuration = parameters.host
-        self.feed = feed_of(configuration, robot, parameters.configuration)
+        if configuration.source == "network":
+            self.feed = Feed(configuration, find_group(configuration))
+        else:  # by its name: a driver knows no emulator, and who asks for an imitation gets it
+            self.feed = import_module(_IMITATION).ImitatedFeed(configuration, robot, parameters.configuration)
         self._closing.append(self.feed)
         has_noise = configuration.source != "imitation"
         times = configuration.silent_s, configuration.latency_s, epoch_offset_ns
@@ -187,15 +190,6 @@ class HebiNode(MeasuringNode):
         troubles = [f"{count} {name}" for name, count in counts.items() if count and name != "commands_forwarded"]
         level = ERROR if feed.queue.faults else WARN if troubles else OK
         self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
-
-
-def feed_of(configuration: HebiConfiguration, robot: Robot[Any] | None, robot_configuration: Any) -> Feed:
-    """That which the configuration asks for; UserError where it is not to be had."""
-    if configuration.source == "network":
-        return Feed(configuration, find_group(configuration))
-    # By its name: a driver knows no emulator, and who asks for an imitation gets it.
-    imitated: Feed = import_module(_IMITATION).ImitatedFeed(configuration, robot, robot_configuration)
-    return imitated
 
 
 def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:

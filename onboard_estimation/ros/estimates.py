@@ -181,7 +181,7 @@ def _parts(space: StateSpace, *names: str) -> tuple[_Values, _Values]:
     """What gives the coordinates of some blocks, and their standard deviations."""
     at = np.concatenate([np.r_[space.coordinates(name)] for name in names])
     tangent = np.concatenate([np.r_[space.tangent(name)] for name in names])
-    return lambda means, _: means[:, at], lambda _, covariances: _stddevs(covariances)[:, tangent]
+    return lambda means, _: means[:, at], lambda _, covariances: np.sqrt(covariances[:, tangent, tangent])
 
 
 def _between_headings(space: StateSpace) -> tuple[_Values, _Values]:
@@ -215,7 +215,9 @@ def _odometry_of(space: StateSpace) -> _Values | None:
 
 def _spatial_odometry(space: StateSpace, means: Matrix, covariances: NDArray[np.float64]) -> Matrix:
     """Numbers (K, 85) of odometry of a body in space, its twist in the child frame; zero and unknown without it."""
-    rotations = _rotations(means[:, space.coordinates("attitude")])
+    from scipy.spatial.transform import Rotation  # late: planar robots start faster without
+
+    rotations = Rotation.from_quat(means[:, space.coordinates("attitude")])
     values = np.zeros((len(means), 85))
     values[:, _POSITION] = means[:, space.coordinates("position")]
     values[:, _QUATERNION] = means[:, space.coordinates("attitude")]
@@ -268,12 +270,6 @@ class _AxisOdometry:
         return values
 
 
-def _stddevs(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(K, n) of covariances (K, n, n)."""
-    deviations: NDArray[np.float64] = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    return deviations
-
-
 def coordinate_names(space: StateSpace) -> list[str]:
     """Name of every coordinate of a state, e.g. `pose.x`, as on `state`."""
     elements = {block.name: ("x", "y", "z", "w") if block.kind == SO3 else block.names for block in space.blocks}
@@ -283,13 +279,6 @@ def coordinate_names(space: StateSpace) -> list[str]:
 def _pair_names(space: StateSpace) -> list[str]:
     """Of the upper triangle of a covariance, as on `state_covariance`."""
     return [f"{space.names[i]}:{space.names[j]}" for i, j in zip(*np.triu_indices(space.dimension), strict=True)]
-
-
-def _rotations(quaternions: NDArray[np.float64]) -> Any:
-    """scipy's rotations of quaternions (K, 4) x, y, z, w; imported late, planar robots start faster without."""
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_quat(quaternions)
 
 
 class EstimateReader:
