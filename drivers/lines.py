@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import optional
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
 _FIRST_WAIT_S, _LONGEST_SERIAL_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0, 5.0
@@ -109,13 +109,7 @@ class SerialLine(Line):
 
     def __init__(self, port: str, baud: int, tell: Callable[[str, bool], object]) -> None:
         super().__init__(port, tell, _LONGEST_SERIAL_WAIT_S)
-        try:
-            import serial
-        except ImportError as error:
-            raise UserError(
-                "the serial line needs the package `pyserial`: pip install 'onboard_estimation[serial]'"
-            ) from error
-        self._library, self._baud = serial, baud
+        self._library, self._baud = optional("serial", "pyserial", "serial"), baud
         self._serial: Any = None
 
     @property
@@ -281,8 +275,7 @@ class Connection(Line):
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _ALIVE.items():
-                if hasattr(socket, name):
-                    made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             keep_arrivals(made)
             if self._bind:
                 made.bind((self._bind, 0))

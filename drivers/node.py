@@ -25,7 +25,7 @@ from onboard_estimation.ros.diagnostics import status
 from onboard_estimation.ros.message_templates import Writer
 from onboard_estimation.ros.sensor_messages import header
 
-_STAY_S, _LOOK_S = 0.0005, 1.0
+_STAY_S, _LOOK_S, _REMIND_S = 0.0005, 1.0, 10.0
 _STAMP = attrgetter("stamp_ns")
 _NUMBERS = re.compile(r"\d+")
 STREAM = QoSProfile(depth=KEPT)
@@ -85,6 +85,11 @@ class DriverNode(SteadyNode):
             self.say(trouble or over, bool(trouble))
         if trouble:
             self.troubles[key] = trouble
+
+    def remind(self, waits_for: str) -> None:
+        """Say what is waited for at once, and every ten seconds while it is; nothing where it is empty."""
+        if waits_for:
+            self.get_logger().warning(f"waiting: {waits_for}", throttle_duration_sec=_REMIND_S)
 
     def keep_reading(self, read: Callable[[float], object], look: Callable[[], object]) -> None:
         """Call `read` from now on, which waits so many seconds at most for what arrives, and once a second `look`.

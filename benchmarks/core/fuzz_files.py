@@ -323,7 +323,6 @@ inputs:
 outputs: [{pdo: 0x1600, entries: [{index: 0x7000, type: uint32, field: control, initial: 3}]}]
 scales: {volts: {factor: 3.0e-4, offset: {index: 0x8000, subindex: 1, type: float32, expected: 1.5}, unit: V}}
 startup: [{index: 0x8000, subindex: 6, type: uint8, value: 1, why: filter}]
-bias: {output: control, set: 1, clear: 2, hold_s: 0.1}
 status: [{field: status_1, mask: 64, level: error, meaning: open wire}]
 """
 

@@ -163,7 +163,7 @@ def _show(result: ImuCalibration, found: Found, rest_s: float, sentences: list[s
         ("accelerometer", result.accelerometer, "m/s^2", 1.0),
         ("gyro", result.gyro, "deg/s", np.rad2deg(1.0)),
     ):
-        measured, bias, bias_stddev, matrix, matrix_stddev = vars(part).values()
+        measured, matrix, matrix_stddev, bias, bias_stddev = vars(part).values()
         if measured != "nothing":
             row(f"{name} bias", scale * np.array(bias), scale * np.array(bias_stddev), unit)
         for axis in range(3) if measured == "bias and matrix" else ():

@@ -36,10 +36,13 @@ def _lengths(section: object, **allowed: int) -> Iterator[str]:
             yield f"{name}: {found} numbers; has to be {length}, or none where it is not known"
 
 
+@dataclass(frozen=True)
 class _Errors:
     """Of three axes."""
 
-    matrix: Nine
+    measured: Measured = parameter("nothing", "what the log allowed to measure; the rest is neutral")
+    matrix: Nine = parameter(_IDENTITY, _MATRIX)
+    matrix_stddev: tuple[float, ...] = non_negative((), "its standard deviations; empty: not known")
 
     def faults(self) -> Iterator[str]:
         """What is wrong across parameters."""
@@ -58,22 +61,16 @@ class _Errors:
 class AccelerometerErrors(_Errors):
     """Accelerometer, in the sensor's frame."""
 
-    measured: Measured = parameter("nothing", "what the log allowed to measure; the rest is neutral")
     bias_m_s2: Triple = parameter((0.0, 0.0, 0.0), "bias, x y z", unit="m/s^2")
     bias_stddev_m_s2: tuple[float, ...] = _triple_or_none("its standard deviation", "m/s^2")
-    matrix: Nine = parameter(_IDENTITY, _MATRIX)
-    matrix_stddev: tuple[float, ...] = non_negative((), "its standard deviations; empty: not known")
 
 
 @dataclass(frozen=True)
 class GyroErrors(_Errors):
     """Gyro, in the sensor's frame."""
 
-    measured: Measured = parameter("nothing", "what the log allowed to measure; the rest is neutral")
     bias_rad_s: Triple = parameter((0.0, 0.0, 0.0), "bias, x y z", unit="rad/s")
     bias_stddev_rad_s: tuple[float, ...] = _triple_or_none("its standard deviation", "rad/s")
-    matrix: Nine = parameter(_IDENTITY, _MATRIX)
-    matrix_stddev: tuple[float, ...] = non_negative((), "its standard deviations; empty: not known")
 
 
 @dataclass(frozen=True)

@@ -51,16 +51,16 @@ class Fit(NamedTuple):
 
     Attributes
     ----------
-    bias, bias_stddev
-        (3,) in the readings' unit.
     matrix, matrix_stddev
         (3, 3).
+    bias, bias_stddev
+        (3,) in the readings' unit.
     """
 
-    bias: Array
-    bias_stddev: Array
     matrix: Array
     matrix_stddev: Array
+    bias: Array
+    bias_stddev: Array
 
 
 def fit_accelerometer(means_m_s2: Array, noise_m_s2: Array, gravity_m_s2: float, tilt_rad: float) -> Fit:
@@ -84,12 +84,8 @@ def fit_accelerometer(means_m_s2: Array, noise_m_s2: Array, gravity_m_s2: float,
     directions = _tilted(UP, tilt_rad, random)
     drawn = directions @ gain.T + bias[0] + noise * random.normal(size=directions.shape)
     matrices, biases = _solved(drawn, magnitude_noise, tilt_rad)
-    return Fit(
-        bias[0] * gravity_m_s2,
-        _root_mean_square(biases - bias[0]) * gravity_m_s2,
-        matrix[0],
-        _root_mean_square(matrices - matrix[0]),
-    )
+    spreads = _root_mean_square(matrices - matrix[0]), _root_mean_square(biases - bias[0]) * gravity_m_s2
+    return Fit(matrix[0], spreads[0], bias[0] * gravity_m_s2, spreads[1])
 
 
 def fit_gyro_matrix(
@@ -325,7 +321,7 @@ def _gyro(
     if not has_gyro:
         said.append("gyro not calibrated: the sensor has none")
         return GyroErrors()
-    only_bias = GyroErrors("bias", _rounded(bias), _rounded(bias_stddev))
+    only_bias = GyroErrors("bias", bias_rad_s=_rounded(bias), bias_stddev_rad_s=_rounded(bias_stddev))
     if missing := sorted(set("xyz").difference(one.axis for one in turns)):
         said.append(
             f"gyro's gains not measured: no turn of {procedure.turn_deg:g} deg about {', '.join(missing)}; "

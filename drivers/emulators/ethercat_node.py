@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
 from geometry_msgs.msg import WrenchStamped
 from rclpy.qos import QoSProfile, ReliabilityPolicy
@@ -43,24 +41,16 @@ class EmulatedPressure(PressureSensors):
 
 # What the emulated sensors measure: forces, torques and pressures of messages as they come, or made up.
 
-_AGAIN_NS = 1000 * NANOSECONDS_PER_SECOND
-"""What is made up begins anew, at the same values."""
+_WRENCH = ((0.0, 2.0), (0.0, 1.5), (-12.0, 6.0), (0.0, 0.10), (0.0, 0.08), (0.0, 0.04))
+"""Middle and amplitude of what is made up: N, N m."""
+_PRESSURE = (20_000.0, 15_000.0)
+"""The same above the surroundings, Pa."""
 
 
-class Swing(NamedTuple):
-    """A value that is made up: amplitude and middle (N, N m or Pa), and of how many turns it begins behind others."""
-
-    amplitude: float
-    frequency_hz: float
-    middle: float = 0.0
-    turns: float = 0.0
-
-
-_WRENCH = (
-    Swing(2.0, 0.5), Swing(1.5, 0.7), Swing(6.0, 0.3, -12.0), Swing(0.10, 0.9), Swing(0.08, 1.1), Swing(0.04, 0.6)
-)  # fmt: skip
-_PRESSURE = Swing(15_000.0, 0.2, 20_000.0)
-"""Above the surroundings; each chamber a third of a turn behind the other."""
+def _swing(now_ns: int, place: int) -> float:
+    """-1 to 1 in 5 s, each place a third of a turn behind the other."""
+    turns = now_ns / (5.0 * NANOSECONDS_PER_SECOND) % 1.0 - place / 3.0
+    return math.sin(2.0 * math.pi * turns)
 
 
 class Emulated:
@@ -84,30 +74,20 @@ class Emulated:
     def signal(self, description: SensorDescription, first_input: int) -> Signal:
         """What one device measures, whose analogue inputs begin with that one of the bus."""
         if description.has_wrench:
-            return lambda now_ns: self._at("wrench", now_ns, _WRENCH)
-        sensors = self._sensors
-        inputs = range(first_input, first_input + len(description.voltages))
-        names = [sensors.chambers[place] if place < len(sensors.chambers) else "" for place in inputs]
-        swings = [_PRESSURE._replace(turns=place / 3.0) for place in inputs]
+            return lambda now_ns: (
+                self.messages.get("wrench")
+                or [middle + amplitude * _swing(now_ns, place) for place, (middle, amplitude) in enumerate(_WRENCH)]
+            )
+        sensors, stop = self._sensors, first_input + len(description.voltages)
+        names = [*sensors.chambers, *stop * [""]][first_input:stop]
 
-        def volts(now_ns: int) -> list[float]:
+        def volts(now_ns: int, place: int, name: str) -> float:
             """0 without a sensor."""
-            return [
-                sensors.voltage(*self._at(f"pressure/{name}", now_ns, (swing,), sensors.ambient_pa)) if name else 0.0
-                for name, swing in zip(names, swings, strict=True)
-            ]
+            made_up = sensors.ambient_pa + _PRESSURE[0] + _PRESSURE[1] * _swing(now_ns, place)
+            (pressure_pa,) = self.messages.get(f"pressure/{name}", (made_up,))
+            return sensors.voltage(pressure_pa) if name else 0.0
 
-        return volts
-
-    def _at(self, name: str, now_ns: int, swings: Sequence[Swing], rest: float = 0.0) -> tuple[float, ...]:
-        """Made up of swings about `rest`."""
-        if name in self.messages:
-            return self.messages[name]
-        seconds = now_ns % _AGAIN_NS / NANOSECONDS_PER_SECOND
-        return tuple(
-            rest + one.middle + one.amplitude * math.sin(2.0 * math.pi * (one.frequency_hz * seconds - one.turns))
-            for one in swings
-        )
+        return lambda now_ns: [volts(now_ns, place, name) for place, name in enumerate(names, first_input)]
 
 
 # The node.

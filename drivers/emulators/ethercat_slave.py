@@ -195,7 +195,7 @@ def eeprom_image(description: SensorDescription, identity: tuple[int, int, int, 
     return (image + struct.pack("<H", _END)).ljust(_EEPROM_BYTES, b"\xff")
 
 
-# What it measures, as process data: SI values through the factors of its file into counts, status, bias.
+# What it measures, as process data: SI values through the factors of its file into counts, and status.
 
 
 class Sensor:
@@ -220,11 +220,8 @@ class Sensor:
         self._count, self._last = 0, b""
         self._description, self._signal = description, signal
         self._record = np.zeros(1, dtype_of(description.input_entries))
-        self._outputs = dtype_of(description.output_entries)
         self._scale = scale = conversion_of(description, description.fields, expected)
         self._digit = 1e-6 if self._record.dtype[scale.fields[0]].kind == "f" else 1.0
-        self._bias = np.zeros(len(scale.fields))
-        self._control = 0
 
     def inputs(self, now_ns: int) -> bytes:
         """Process data for the master, sampled now, with noise of one digit in the first value where nothing counts.
@@ -235,7 +232,7 @@ class Sensor:
             return self._last
         record, scale = self._record, self._scale
         self._count = (self._count + 1) % 256
-        raw = (np.array(self._signal(now_ns)) - self._bias - scale.offset) / scale.gain
+        raw = (np.array(self._signal(now_ns)) - scale.offset) / scale.gain
         if self._description.has_counter:
             record[COUNTER] = self._count
         else:
@@ -249,18 +246,6 @@ class Sensor:
             record[bits.field] |= bits.mask & -bits.mask
         self._last = record.tobytes()
         return self._last
-
-    def outputs(self, data: bytes, now_ns: int) -> None:
-        """Process data from the master: the bits for bias act when they rise."""
-        bias = self._description.bias
-        if bias is None:
-            return
-        control = int(np.frombuffer(data, self._outputs)[bias.output][0])
-        risen, self._control = control & ~self._control, control
-        if risen & bias.set:
-            self._bias = np.array(self._signal(now_ns))
-        if risen & bias.clear:
-            self._bias = np.zeros_like(self._bias)
 
 
 def _held(value: float, kind: np.dtype[Any]) -> float:
@@ -448,7 +433,10 @@ class Slave:
             self._registers_written(address, end)
         elif window is not None and end >= window.start + window.length:
             whole = bytes(self.memory[window.start : window.start + window.length])
-            (self._take_message if window is OUT_MAILBOX else self._take_outputs)(whole)
+            if window is OUT_MAILBOX:
+                self._take_message(whole)
+            else:  # process data, which the watchdog waits for
+                self._outputs_ns = time.time_ns()
         return True
 
     def _window(self, address: int, end: int) -> SyncManager | None:
@@ -467,12 +455,6 @@ class Slave:
             self.memory[IN_MAILBOX.start : IN_MAILBOX.start + IN_MAILBOX.length] = reply.ljust(MAILBOX_BYTES, b"\x00")
             self._has_reply = True
             self._settle()
-
-    def _take_outputs(self, data: bytes) -> None:
-        """The master has written process data."""
-        self._outputs_ns = now_ns = time.time_ns()
-        if self.state is State.OP:
-            self.sensor.outputs(data, now_ns)
 
     def _registers_written(self, address: int, end: int) -> None:
         """What a register does when it is written."""

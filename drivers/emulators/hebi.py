@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.hebi.feeds import GroupFeed, HebiConfiguration
+from drivers.hebi.feeds import Feed, HebiConfiguration
 from drivers.hebi.library import hebi_library
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
@@ -32,7 +32,7 @@ _STARTED_US = (5_000_000, 7_300_000, 6_100_000)
 """How long they have been on, in turn."""
 
 
-class ImitatedFeed(GroupFeed):
+class ImitatedFeed(Feed):
     """An imitated group; readings and times are written into its feedback.
 
     Parameters

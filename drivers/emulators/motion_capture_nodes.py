@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from geometry_msgs.msg import PoseStamped
@@ -139,14 +139,6 @@ class BagFeed:
         return found
 
 
-class _Late(NamedTuple):
-    """A frame that is to go out when it is due; the network's part of its being late, ns."""
-
-    due_ns: int
-    network_ns: int
-    poses: BodyPoses
-
-
 _MOST_WAITING = 10_000
 
 C = TypeVar("C", bound=TruthEmulatorConfiguration)
@@ -169,11 +161,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         Of its noise and faults.
     waiting
         Frames that are not due yet.
-    delays_s
-        From exposure to sending, as the system knows; mean of what the network adds, and nobody tells.
     """
-
-    delays_s: tuple[float, float]
 
     def __init__(self, name: str, configuration_type: type[C]) -> None:
         self.server: S | None = None
@@ -181,7 +169,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         parameters: NodeParameters[NoRobot, C] = NodeParameters(self, NoRobot, configuration_type)
         self.chosen = parameters.host
         self.rng = np.random.default_rng(self.chosen.seed)
-        self.waiting: deque[_Late] = deque(maxlen=_MOST_WAITING)
+        self.waiting: deque[BodyPoses] = deque(maxlen=_MOST_WAITING)
         self._feed: TopicFeed | BagFeed | None = None
         self._seen: tuple[str, ...] = ()
         self._since_s = time.monotonic()
@@ -198,7 +186,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         """A server of these bodies; None: not yet, more frames have to wait first, unless it is over."""
 
     @abstractmethod
-    def send(self, server: S, late: _Late) -> None:
+    def send(self, server: S, poses: BodyPoses) -> None:
         """Have a frame go out, which is due."""
 
     def look_after(self, server: S) -> None:
@@ -221,7 +209,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
             self.server = self.begin(self._feed.names, self._feed.is_over)
             return
         self.look_after(self.server)
-        while self.waiting and self.waiting[0].due_ns <= time.time_ns():
+        latency_ns = round(NANOSECONDS_PER_SECOND * self.chosen.latency_s)
+        while self.waiting and self.waiting[0].stamp_ns + latency_ns <= time.time_ns():
             self.send(self.server, self.waiting.popleft())
         if self._feed.is_over and not self.waiting:
             self.get_logger().info("the bag is over")
@@ -229,12 +218,9 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
 
     def _let_wait(self, poses: BodyPoses) -> None:
         """As cameras see them, until they are due."""
-        latency_s, jitter_s = self.delays_s
-        network_ns = round(NANOSECONDS_PER_SECOND * self.rng.exponential(jitter_s))
-        due_ns = poses.stamp_ns + round(NANOSECONDS_PER_SECOND * latency_s) + network_ns
         poses = replace(poses, poses=poses.poses.copy())
         poses.poses[:, :3] += self.chosen.noise_m * self.rng.standard_normal((len(poses.names), 3))
-        self.waiting.append(_Late(max(due_ns, self.waiting[-1].due_ns if self.waiting else 0), network_ns, poses))
+        self.waiting.append(poses)
 
     def _found(self) -> TopicFeed | BagFeed | None:
         """Of the bag, the bodies that are named, or those that are on topics; None: there are no bodies yet."""
@@ -266,7 +252,6 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
 
     def __init__(self) -> None:
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
-        self.delays_s = self.chosen.camera_latency_s, 0.0
 
     def begin(self, names: tuple[str, ...], is_over: bool) -> NatNetServer:
         """See `TruthEmulatorNode`."""
@@ -275,9 +260,9 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
         self.say_serving(f"NatNet {chosen.version} at {where}", names)
         return server
 
-    def send(self, server: NatNetServer, late: _Late) -> None:
+    def send(self, server: NatNetServer, poses: BodyPoses) -> None:
         """See `TruthEmulatorNode`."""
-        server.send(late.poses)
+        server.send(poses)
 
 
 class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStreamServer]):
@@ -291,17 +276,16 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
 
     def __init__(self) -> None:
         super().__init__("vicon_emulator", ViconEmulatorConfiguration)
-        self.delays_s = self.chosen.latency_s, self.chosen.network_jitter_s
         self._rate_hz = self.chosen.rate_hz
         self._first_ns = 0
         self._number = -1
-        self._began_s = self._disconnected_s = time.monotonic()
+        self._began_s = time.monotonic()
 
     def begin(self, names: tuple[str, ...], is_over: bool) -> DataStreamServer | None:
         """See `TruthEmulatorNode`; once it is known how often the bodies are seen."""
         if not self._rate_hz and len(self.waiting) >= _FRAMES_FOR_RATE:
             # The median: frames that are missing make some of the intervals longer.
-            stamps_ns = np.array([one.poses.stamp_ns for one in self.waiting])
+            stamps_ns = np.array([one.stamp_ns for one in self.waiting])
             rate_hz = NANOSECONDS_PER_SECOND / max(float(np.median(np.diff(stamps_ns))), 1.0)
             # Cameras run at whole rates, or nearly so; a rate that is a thousandth off cannot be mapped.
             self._rate_hz = float(round(rate_hz)) if abs(rate_hz - round(rate_hz)) < 0.01 * rate_hz else rate_hz
@@ -315,9 +299,6 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         """Take clients, and go wrong as asked."""
         server.serve()
         now_s, chosen = time.monotonic(), self.chosen
-        if chosen.disconnect_every_s and now_s - self._disconnected_s > chosen.disconnect_every_s:
-            self._disconnected_s = now_s
-            server.disconnect()
         gone_s = now_s - self._began_s - chosen.restart_every_s if chosen.restart_every_s else 0.0
         if gone_s > chosen.restart_takes_s:
             self._began_s, self._first_ns, self._number = now_s, 0, -1
@@ -325,20 +306,18 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         elif gone_s > 0.0:
             server.close()
 
-    def send(self, server: DataStreamServer, late: _Late) -> None:
+    def send(self, server: DataStreamServer, poses: BodyPoses) -> None:
         """Numbers count exposures at the rate, so that a frame which is not there leaves a gap in them."""
-        poses = late.poses
         self._first_ns = self._first_ns or poses.stamp_ns
         number = round((poses.stamp_ns - self._first_ns) / NANOSECONDS_PER_SECOND * self._rate_hz)
         if number <= self._number:
             return
         self._number = number
-        if self.rng.random() < self.chosen.frame_drop_rate:
+        if self.rng.random() < self.chosen.drop_rate:
             return
         seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
-        seen_ns = poses.stamp_ns + late.network_ns  # what the network adds, the system does not know
         server.send(
             _FIRST_NUMBER + number,
             replace(poses, poses=to_stream(poses.poses, self.chosen.up_axis), tracked=seen),
-            lambda: {"emulated": (time.time_ns() - seen_ns) / NANOSECONDS_PER_SECOND},  # from exposure to sending
+            lambda: {"emulated": (time.time_ns() - poses.stamp_ns) / NANOSECONDS_PER_SECOND},
         )

@@ -12,14 +12,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
 from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration, to_stream
 from drivers.motion_capture.optitrack_protocol import Frame, Kind, NatNetFault, ServerInfo, Version, message, shown
-from onboard_estimation.base.configuration import bounded, non_negative, parameter
+from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 
@@ -117,8 +117,6 @@ def text(value: str) -> bytes:
 
 
 CLOCK_HZ = 10_000_000
-EXTRA_BODY = "emulator_extra"
-"""That a change of models adds or takes away: where the first one is."""
 _FIRST_TICKS = 8_000_000_000
 _MOST_CLIENTS, _CLIENT_S = 16, 10.0
 _CHANGED_FRAMES = 5
@@ -127,7 +125,7 @@ _DOWN_S, _LOOK_S = 0.5, 0.05
 
 @dataclass(frozen=True)
 class NatNetServerConfiguration(TruthEmulatorConfiguration):
-    """The server, its clock, and what goes wrong; nothing by default."""
+    """The server, and its clock."""
 
     version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, protocol.VERSIONS)))
     interface: str = parameter("127.0.0.1", "address of this host that the server is at")
@@ -137,14 +135,6 @@ class NatNetServerConfiguration(TruthEmulatorConfiguration):
     data_port: int = bounded(protocol.DATA_PORT, 1, 65535, "of the multicast group")
     up_axis: str = parameter("y", "of the stream", choices=UP_AXES)
     clock_skew_ppm: float = bounded(0.0, -1000.0, 1000.0, "by how much the server's clock runs fast", "ppm")
-    camera_latency_s: float = bounded(0.004, 0.0, 1.0, "from the middle of the exposure to the sending", "s")
-    drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
-    occlude_every_s: float = non_negative(0.0, "a body is occluded so often, each in turn; 0: never", "s")
-    occlude_for_s: float = non_negative(0.5, "for so long", "s")
-    restart_every_s: float = non_negative(
-        0.0, "the server restarts so often: its clock and count begin anew; 0: never", "s"
-    )
-    model_change_every_s: float = non_negative(0.0, "a further body comes, or goes, so often; 0: never", "s")
 
 
 class NatNetServer:
@@ -177,8 +167,7 @@ class NatNetServer:
         self.info = ServerInfo("emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, *way)
         self._rng = np.random.default_rng(configuration.seed)
         self.dropped = self.number = 0
-        self._boot_ns = self._first_ns = time.time_ns()
-        self._changes = 0
+        self._boot_ns = time.time_ns()
         self._changed_frames = 0
         self._clients: dict[tuple[str, int], float] = {}
         self._is_closed = False
@@ -186,21 +175,11 @@ class NatNetServer:
         self._thread = threading.Thread(target=self._serve, name="natnet server", daemon=True)
         self._thread.start()
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the bodies that it streams now."""
-        return (*self._names, EXTRA_BODY) if self._changes % 2 else self._names
-
     def restart(self) -> None:
         """Start anew, as a server that was ended and started: silent for a moment, clients forgotten."""
         self._boot_ns = time.time_ns() + round(_DOWN_S * NANOSECONDS_PER_SECOND)
         self.number = 0
         self._clients.clear()
-
-    def change_models(self) -> None:
-        """Add a further body, or take it away."""
-        self._changes += 1
-        self._changed_frames = _CHANGED_FRAMES
 
     def close(self) -> None:
         """Stop serving."""
@@ -237,7 +216,8 @@ class NatNetServer:
                 answer = self._answer(*protocol.payload(data), client, now_ns) if now_ns >= self._boot_ns else b""
                 if answer:
                     self._put(answer, client)
-            self._break_down()
+            if (every_s := self._chosen.restart_every_s) and time.time_ns() - self._boot_ns > 1e9 * every_s:
+                self.restart()
 
     def _answer(self, kind: int, content: bytes, client: tuple[str, int], now_ns: int) -> bytes:
         if client in self._clients or (kind == Kind.CONNECT and len(self._clients) < _MOST_CLIENTS):
@@ -249,59 +229,39 @@ class NatNetServer:
         if kind == Kind.CONNECT:
             return server_info(self.info)
         if kind == Kind.MODELS_REQUEST:
-            return models(self.names, self._version)
+            return models(self._names, self._version)
         if kind == Kind.REQUEST:
             return message(Kind.RESPONSE, struct.pack("<i", 0))
         if kind == Kind.DISCONNECT:
             self._clients.pop(client, None)
         return b"" if kind in (Kind.DISCONNECT, Kind.KEEP_ALIVE) else message(Kind.UNRECOGNIZED)
 
-    def _break_down(self) -> None:
-        chosen, now_ns = self._chosen, time.time_ns()
-        if chosen.restart_every_s and now_ns - self._boot_ns > chosen.restart_every_s * NANOSECONDS_PER_SECOND:
-            self.restart()
-        if chosen.model_change_every_s:
-            passed_s = (now_ns - self._first_ns) / NANOSECONDS_PER_SECOND
-            if passed_s > (self._changes + 1) * chosen.model_change_every_s:
-                self.change_models()
-
     def send(self, poses: BodyPoses) -> None:
-        """Send a frame, of the names given, stamped at its exposure by this host's clock."""
-        now_ns = time.time_ns()
+        """Send a frame, stamped at its exposure by this host's clock; one of other bodies changes the models."""
+        chosen, now_ns = self._chosen, time.time_ns()
         if poses.stamp_ns < self._boot_ns:
             return
         self.number += 1
-        if self._chosen.drop_rate and self._rng.random() < self._chosen.drop_rate:
+        if poses.names != self._names:
+            self._names, self._changed_frames = poses.names, _CHANGED_FRAMES
+        if self._rng.random() < chosen.drop_rate:
             self.dropped += 1
             return
         exposure, now = self.ticks(poses.stamp_ns), self.ticks(now_ns)
         changed = self._changed_frames > 0
         self._changed_frames -= changed
-        of, time_s = self._streamed(poses), (exposure - _FIRST_TICKS) / CLOCK_HZ
-        ids = np.arange(1, len(of.names) + 1, dtype=np.int32)
-        times = exposure, (exposure + now) // 2, now
-        data = frame(Frame(self.number, ids, of.poses, of.tracked, time_s, times, changed), self._version)
-        if self._chosen.transport == "multicast":
-            self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
+        times, time_s = (exposure, (exposure + now) // 2, now), (exposure - _FIRST_TICKS) / CLOCK_HZ
+        ids, streamed = np.arange(1, len(poses.names) + 1, dtype=np.int32), to_stream(poses.poses, chosen.up_axis)
+        tracked = poses.tracked & (self._rng.random(len(poses.names)) >= chosen.occlusion_rate)
+        data = frame(Frame(self.number, ids, streamed, tracked, time_s, times, changed), self._version)
+        if chosen.transport == "multicast":
+            self._put(data, (chosen.multicast_group, chosen.data_port))
         else:
             for client, heard_s in list(self._clients.items()):
                 if time.monotonic() - heard_s > _CLIENT_S:
                     del self._clients[client]
                 else:
                     self._put(data, client)
-
-    def _streamed(self, poses: BodyPoses) -> BodyPoses:
-        """In the stream's axes, with what is occluded and the further body."""
-        names, chosen, tracked = self.names, self._chosen, poses.tracked
-        if chosen.occlude_every_s:
-            turn, passed_s = divmod((poses.stamp_ns - self._first_ns) / NANOSECONDS_PER_SECOND, chosen.occlude_every_s)
-            if turn >= 1.0 and passed_s < chosen.occlude_for_s:
-                tracked = tracked.copy()
-                tracked[int(turn - 1.0) % len(tracked)] = False
-        streamed = to_stream(poses.poses, chosen.up_axis)
-        if len(names) > len(poses.names):
-            streamed, tracked = np.vstack([streamed, streamed[:1]]), np.append(tracked, True)
-        return replace(poses, names=names, poses=streamed, tracked=tracked)
 
     def _put(self, data: bytes, to: tuple[str, int]) -> None:
         with suppress(OSError):  # nobody there, or no room: lost, as on a network

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tty
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -231,7 +231,6 @@ def _make_link(link: Path, port: str) -> None:
 Stamps = NDArray[np.int64]
 
 LOW_G, HIGH_G = imu_channel("low_g"), imu_channel("high_g")
-_PAIR = (LOW_G.sensor, HIGH_G.sensor)
 _FURTHEST_NS = 60 * NANOSECONDS_PER_SECOND
 """A stamp that is further from the time of recording than most are was not set, or by another clock."""
 
@@ -241,8 +240,8 @@ class SerialBag:
     """What is played in the place of a simulated robot."""
 
     bag: str = parameter("", "bag to play; empty: a simulated robot")
-    low_g_topic: str = parameter(LOW_G.topic, "of the bag, under any namespace: readings of the low-g sensor")
-    high_g_topic: str = parameter(HIGH_G.topic, "the same of the high-g sensor; empty: it could not be read")
+    low_g_topic: str = parameter("", "the bag's topic of the low-g sensor; empty: imu/low_g/data_raw in any namespace")
+    high_g_topic: str = parameter("", "the same of the high-g sensor")
 
 
 class PlayedBag:
@@ -269,17 +268,20 @@ class PlayedBag:
     """
 
     def __init__(self, bag: Bag, asked: SerialBag, robot: Robot[Any], configuration: Any) -> None:
-        pair = _pair(bag, asked)
-        first, paced_by = next(iter(pair.items()))
-        space = first.removesuffix(f"/{paced_by.topic}")
-        renamed = {channel.topic: topic for topic, channel in pair.items()}
-        match = match_topics(robot, configuration, bag.topics, renamed, space if space not in ("", first) else None)
-        found = {topic: channel for topic, channel in match.channels.items() if channel.sensor not in _PAIR}
-        channels = {
-            topic: one
-            for topic, one in {**pair, **found, **match.truth}.items()
-            if bag.topics[topic].message_type == one.message_type
-        }
+        renamed = {LOW_G.topic: asked.low_g_topic, HIGH_G.topic: asked.high_g_topic}
+        renamed = {relative: topic for relative, topic in renamed.items() if topic}
+        match = match_topics(robot, configuration, bag.topics, renamed)
+        pair = {one.sensor: one for one in (LOW_G, HIGH_G)}
+        found = {topic: pair.get(one.sensor, one) for topic, one in {**match.channels, **match.truth}.items()}
+        there = [(topic, one) for topic, one in found.items() if bag.topics[topic].message_type == one.message_type]
+        # Both sensors first, the low-g one before the other.
+        channels = dict(sorted(there, key=lambda item: (item[1] is not LOW_G, item[1] is not HIGH_G)))
+        first, paced_by = next(iter(channels.items()), ("", None))
+        if paced_by not in (LOW_G, HIGH_G):
+            raise UserError(
+                f"{bag.path} has neither {LOW_G.topic} nor {HIGH_G.topic}: set low_g_topic, high_g_topic; it has "
+                f"{listed(list(bag.topics))}"
+            )
         self._truth = {channel.topic for channel in match.truth.values()}
         self.topics = {channel.topic: topic for topic, channel in channels.items()}
         self.absent = next((one.sensor for one in (LOW_G, HIGH_G) if one.topic not in self.topics), "")
@@ -337,30 +339,3 @@ def _at_one_time(low: Series, high: Series, furthest_ns: float) -> tuple[Series,
     stamps_ns = high.stamps_ns.copy()
     stamps_ns[there[paired]] = low.stamps_ns[paired]
     return replace(high, stamps_ns=stamps_ns), len(there) + len(back) - 2 * len(paired)
-
-
-def _pair(bag: Bag, asked: SerialBag) -> dict[str, Channel]:
-    """Channel of each of both sensors' topics in the bag: one or two."""
-    there = [name for name, topic in bag.topics.items() if topic.message_type == LOW_G.message_type]
-    found: dict[str, Channel] = {}
-    for option, name, channel in (
-        ("low_g_topic", asked.low_g_topic, LOW_G),
-        ("high_g_topic", asked.high_g_topic, HIGH_G),
-    ):
-        topics = [one for one in there if one == name] or [one for one in there if f"/{one}".endswith(f"/{name}")]
-        if len(topics) > 1:
-            raise UserError(f"{bag.path} has several {name}: {_ready(option, topics)}")
-        if topics and topics[0] in found:
-            raise UserError(f"low_g_topic and high_g_topic are both {topics[0]}")
-        if not topics and name not in ("", channel.topic):
-            raise UserError(f"{bag.path} has no {name}; {_ready(option, there)}")
-        found.update((one, channel) for one in topics)
-    if not found:
-        raise UserError(f"{bag.path} has neither {LOW_G.topic} nor {HIGH_G.topic}; {_ready('low_g_topic', there)}")
-    return found
-
-
-def _ready(option: str, topics: Sequence[str]) -> str:
-    if not topics:
-        return f"it has no topic of type {LOW_G.message_type}"
-    return "set " + listed([f"-p {option}:={topic}" for topic in topics]).replace(", ", " or ")

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from drivers.motion_capture import vicon_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration
+from drivers.motion_capture.bodies import BodyPoses, TruthEmulatorConfiguration
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 
@@ -23,23 +23,14 @@ _MOST_CLIENTS = 32
 
 @dataclass(frozen=True)
 class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
-    """The server, and what goes wrong; nothing by default."""
+    """The server."""
 
     host: str = parameter("127.0.0.1", "address to listen at")
     port: int = bounded(protocol.PORT, 0, 65535, "to listen at; below 1024 it takes a right of its own")
     rate_hz: float = non_negative(
         0.0, "frames a second; of truth that comes more often, the nearest; 0: as the truth comes"
     )
-    latency_s: float = bounded(0.005, 0.0, 1.0, "from exposure to sending, as told", "s")
-    up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
-    frame_drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
-    occlusion_rate: float = bounded(0.0, 0.0, 1.0, "share of the poses that are not seen")
-    network_jitter_s: float = bounded(
-        0.0, 0.0, 1.0, "mean of what the network adds, exponential, and nobody tells", "s"
-    )
-    disconnect_every_s: float = non_negative(0.0, "clients are sent away so often; 0: never", "s")
-    restart_every_s: float = non_negative(0.0, "the server goes so often, and frame numbers begin anew; 0: never", "s")
-    restart_takes_s: float = non_negative(1.0, "it is gone for so long", "s")
+    restart_takes_s: float = non_negative(1.0, "the server is gone for so long", "s")
 
 
 def subjects_of(names: Sequence[str]) -> tuple[protocol.Subject, ...]:
@@ -79,8 +70,6 @@ class DataStreamServer:
     ----------
     port
         It listens at.
-    missed
-        Frames that clients did not take in time, or were gone by.
 
     Raises
     ------
@@ -89,7 +78,7 @@ class DataStreamServer:
     """
 
     def __init__(self, host: str, port: int, bodies: Sequence[str], rate_hz: float) -> None:
-        self._host, self.port, self.missed = host, port, 0
+        self._host, self.port = host, port
         self._clients: list[_Client] = []
         self._listener: socket.socket | None = None
         self.tell(bodies, rate_hz)
@@ -237,7 +226,6 @@ class DataStreamServer:
         try:
             client.socket.sendall(data)
         except OSError:
-            self.missed += 1
             self._drop(client)
 
     def _drop(self, client: _Client) -> None:

@@ -79,11 +79,9 @@ class WrenchConfiguration:
     tare_includes_weight: bool = parameter(
         False, "a tare takes the weight of mass_kg into the zero, so that it is read no more"
     )
-    tare_on_device: bool = parameter(False, "a tare uses the device's own bias, which it loses without power")
     tare_s: float = bounded(0.5, 0.05, 5.0, "readings of so long make a zero", "s")
     still_force_n: float = positive(0.2, "standard deviation and drift of a force at rest, at most", "N")
     still_torque_n_m: float = positive(0.01, "the same of a torque", "N m")
-    publish_faulty: bool = parameter(False, "publish what the device itself calls out of range, or an error")
 
     def faults(self) -> Iterable[str]:
         """What does not go together."""

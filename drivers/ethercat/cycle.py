@@ -11,7 +11,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
 from drivers.ethercat.interface import flags_kept, hear_all, raw_socket, refuse_unless_own
 from onboard_estimation.base.errors import UserError, printable
+from onboard_estimation.base.installed import optional
 
 # Master of an EtherCAT bus: from opening it to operation, one cycle, and the way back of devices that were lost.
 #
@@ -37,10 +37,7 @@ _STATES = {0: "no answer", 1: "INIT", 2: "PREOP", 3: "BOOT", 4: "SAFEOP", 8: "OP
 
 def pysoem_library() -> Any:
     """The module `pysoem`, with the GIL given up in its calls; UserError with the way to get it where it is missing."""
-    try:
-        library = import_module("pysoem")
-    except (ImportError, OSError) as error:
-        raise UserError(f"pysoem cannot be loaded ({error}): pip install 'onboard_estimation[ethercat]'") from error
+    library = optional("pysoem", "pysoem", "ethercat")
     # Off by default: the whole process would stand still while a frame is under way.
     library.settings.always_release_gil = True
     library.settings.timeouts.tx_mailbox = _MAILBOX_US  # 20 ms by default, in which a busy computer may not get round
@@ -305,7 +302,7 @@ class Cycle:
         self.counter = self.missed = self.cycles = self.overruns = self.overflow = 0
         self.lost_for_s = 0.0
         self._missed_in_row = self._whole_ns = 0
-        self._instants_ns: list[tuple[int, int]] = []  # when a cycle was due, when it began
+        self._late_ns: list[int] = []  # by which cycles began after they were due
         self._asked = np.zeros(3, dtype=np.int64)
         self._stop = threading.Event()
         self._hurry = threading.Event()
@@ -339,18 +336,14 @@ class Cycle:
         cycles, missed, overruns
             Cycles; those whose working counter was not the one expected; instants left out because a cycle took too
             long.
-        period_p50_us, period_p99_us, period_worst_us
-            Between beginnings.
         jitter_p50_us, jitter_p99_us, jitter_worst_us
             By which a cycle began after its instant.
         """
-        instants, self._instants_ns = np.array(self._instants_ns, dtype=np.float64).reshape(-1, 2), []
-        taken_us = {"period": 1e-3 * np.diff(instants[:, 1]), "jitter": 1e-3 * (instants[:, 1] - instants[:, 0])}
+        late_us, self._late_ns = 1e-3 * np.array(self._late_ns, dtype=np.float64), []
         totals = np.array([self.cycles, self.missed, self.overruns])
         since, self._asked = totals - self._asked, totals
         return dict(zip(("cycles", "missed", "overruns"), since.tolist(), strict=True)) | {
-            f"{name}_{share}_us": float(np.percentile(values, percent)) if len(values) else math.nan
-            for name, values in taken_us.items()
+            f"jitter_{share}_us": float(np.percentile(late_us, percent)) if len(late_us) else math.nan
             for share, percent in _SHARES.items()
         }
 
@@ -419,9 +412,9 @@ class Cycle:
                 time.sleep(1e-9 * rest_ns)
             while (began_ns := time.monotonic_ns()) < due_ns:
                 pass
-            if len(self._instants_ns) > _KEPT:  # nobody asks
-                self._instants_ns = []
-            self._instants_ns.append((due_ns, began_ns))
+            if len(self._late_ns) > _KEPT:  # nobody asks
+                self._late_ns = []
+            self._late_ns.append(began_ns - due_ns)
             self._one(began_ns)
             if self.counter <= 0 and began_ns - self._whole_ns > 1e9 * _REOPEN_S:
                 return

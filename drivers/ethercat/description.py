@@ -1,4 +1,4 @@
-"""EtherCAT sensors as files describe them: identity, process data, units, start-up, bias, and what status bits mean.
+"""EtherCAT sensors as files describe them: identity, process data, units, start-up, and what status bits mean.
 
 A file of `config/ethercat/`, or one of the user's own:
 
@@ -24,7 +24,6 @@ A file of `config/ethercat/`, or one of the user's own:
         unit: {index: 0x2021, subindex: 0x2F, type: uint8, codes: {0: lbf, 1: N}, expected: 1}   # or N
     startup:                      # written in PREOP, in this order, at every start of the device
       - {index: 0x8010, subindex: 1, type: uint8, value: 1, why: calibration matrix on}
-    bias: {output: control, set: 0x1, clear: 0x4, hold_s: 0.05}   # null: the device has none
     status:
       - {field: status, mask: 0x40000000, level: overload, meaning: a force or torque is out of range}
 
@@ -200,16 +199,6 @@ class Scale:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bias:
-    """Bits of an output that make the device take its present reading as zero, and forget that."""
-
-    output: Text
-    set: Annotated[int, whole(1, 2**32 - 1)]
-    clear: Word = 0
-    hold_s: Annotated[float, number(0.001, 5.0)] = 0.05
-
-
-@dataclass(frozen=True, kw_only=True)
 class StatusBits:
     """What it means when any bit of the mask is set.
 
@@ -237,7 +226,6 @@ class SensorDescription:
     assign: Flag = False
     scales: dict[Text, Scale] = field(default_factory=dict)
     startup: tuple[SdoWrite, ...] = ()
-    bias: Bias | None = None
     status: tuple[StatusBits, ...] = ()
 
     @property
@@ -365,8 +353,6 @@ def _contradictions(one: SensorDescription) -> Iterator[str]:
     for name, entry in outputs.items():
         if name and not _holds(entry, entry.initial):
             yield f"outputs: initial {entry.initial} of {name} is no number that {entry.type} holds"
-    if (bias := one.bias) is not None and not _holds(outputs.get(bias.output), bias.set, bias.clear):
-        yield f"bias: no output {bias.output} that holds {bias.set:#x} and {bias.clear:#x}"
     for bits in one.status:
         told = inputs.get(bits.field)
         if not _holds(told, bits.mask) or (told and not told.type.startswith("uint")):

@@ -201,11 +201,11 @@ class Device:
         self.fault: UserError | None = None
         self.trouble = "not started yet"
         self.state = 0
-        self._record = np.zeros(1, dtype_of(description.output_entries))
+        record = np.zeros(1, dtype_of(description.output_entries))
         for entry in description.output_entries:
             if entry.field:
-                self._record[entry.field] = entry.initial
-        self.outputs = self._record.tobytes() if description.output_entries else b""
+                record[entry.field] = entry.initial
+        self.outputs = record.tobytes() if description.output_entries else b""
 
     @property
     def name(self) -> str:
@@ -222,15 +222,6 @@ class Device:
         """By how much it raises the working counter: 1 by its inputs, 2 by its outputs, from SAFEOP on."""
         takes_part = self.state & 15 in (self._library.SAFEOP_STATE, self._library.OP_STATE)
         return (bool(self.description.inputs) + 2 * bool(self.outputs)) if takes_part else 0
-
-    def set_output(self, field: str, value: int) -> None:
-        """Send another value from the next cycle on."""
-        self._record[field] = value
-        self.outputs = self._record.tobytes()
-
-    def output(self, field: str) -> int:
-        """What is sent."""
-        return int(self._record[field][0])
 
     def start(self, _: int) -> None:
         """In PREOP: start-up objects, mapping, factors and units. Faults are kept: no exception may leave this."""

@@ -18,7 +18,7 @@ from drivers.ethercat.cycle import Bus, Cycle
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
 from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device
-from drivers.ethercat.stream import Readout, Stream, Tare, Wrench, pressure_readout
+from drivers.ethercat.stream import Readout, Stream, Wrench, pressure_readout
 from drivers.node import MeasuringNode
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement
@@ -31,7 +31,6 @@ from onboard_estimation.ros.transforms import resolved_prefix
 
 _TICK_S = 0.004
 _LOOK_S = 0.5
-_REMIND_S = 5.0
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
 
 
@@ -63,11 +62,11 @@ class EthercatWrenchNode(MeasuringNode):
         self._prefix = resolved_prefix(parameters.host.frame_prefix, self.get_namespace())
         self._told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
         self._started = False
-        self._reminded_s = self._looked_s = 0.0
+        self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
         self._said_slow: set[int] = set()
         self._readouts: dict[int, dict[str, Readout]] = {}  # by the place of their device, and by sensor
-        self._tare: Tare | None = None
+        self._wrench: Wrench | None = None
         self._make_wrench()
         self._make_pressures()
         self._streams = {
@@ -91,12 +90,12 @@ class EthercatWrenchNode(MeasuringNode):
             names = ", ".join(self._descriptions[place].name for place in places)
             raise UserError(f"bus.sensors: {names} are force-torque sensors; this node reads one, start another one")
         if places:
-            (place,), wrench = places, Wrench(chosen, self._configuration.bus.cycle_hz)
+            (place,) = places
+            self._wrench = wrench = Wrench(chosen, self._configuration.bus.cycle_hz)
             readout = wrench.readout(self._descriptions[place])
             self._offer(place, WRENCH, readout, WrenchStamped, partial(_set_frame, self._prefix + chosen.frame))
-            self._tare = tare = Tare(chosen, wrench, self._read)
-            self.offer("tare", lambda: tare.make(self._running_device(place)))
-            self.offer("clear_tare", lambda: tare.clear(self._running_device(place)))
+            self.offer("tare", lambda: self._while_running(partial(wrench.tare, self._read)))
+            self.offer("clear_tare", lambda: self._while_running(wrench.clear_tare))
 
     def _make_pressures(self) -> None:
         chosen, cycle_hz = self._configuration.pressure, self._configuration.bus.cycle_hz
@@ -128,14 +127,11 @@ class EthercatWrenchNode(MeasuringNode):
         """From any thread; the node's own logs it."""
         self._told.put((sentence, is_bad))
 
-    def _running_device(self, place: int) -> Device:
-        """UserError where it does not run."""
+    def _while_running(self, action: Callable[[], str]) -> str:
+        """UserError where the bus does not run."""
         if self._cycle.trouble:
             raise UserError(self._cycle.trouble)
-        for device in self._bus.devices:
-            if device.place == place:
-                return device
-        raise UserError("no force-torque sensor answers")
+        return action()
 
     def _tick(self) -> None:
         if not self._started:  # only now: other nodes of the process may have taken long to be made
@@ -190,10 +186,7 @@ class EthercatWrenchNode(MeasuringNode):
 
     def _report(self) -> None:
         """Diagnostics, and a reminder of what is waited for."""
-        now_s = time.monotonic()
-        if self._cycle.trouble and now_s - self._reminded_s > _REMIND_S:
-            self._reminded_s = now_s
-            self.get_logger().warning(f"waiting: {self._cycle.trouble}")
+        self.remind(self._cycle.trouble)
         self.report([self._bus_status(), *map(self._device_status, self._bus.devices)])
 
     def _bus_status(self) -> Any:
@@ -230,13 +223,12 @@ class EthercatWrenchNode(MeasuringNode):
             for sensor, readout in stream.readouts.items():
                 remarks += [f"{sensor}: {readout.beyond} {readout.unlike}"] if readout.beyond else []
                 readout.beyond = 0
-        if device.description.has_wrench and self._tare is not None:
-            remarks += filter(None, [self._tare.lost(device)])
+        if device.description.has_wrench and self._wrench is not None:
+            zero = self._wrench.compensation.zero
             values |= {
-                "tared": self._tare.is_made,
-                "tared_on_device": self._tare.on_device is not None,
+                "tared": self._wrench.is_tared,
                 "tare_includes_weight": self._configuration.wrench.tare_includes_weight,
-                **{f"zero_{part}": one for part, one in zip(WRENCH_FIELDS, self._tare.zero, strict=True)},
+                **{f"zero_{part}": one for part, one in zip(WRENCH_FIELDS, zero, strict=True)},
             }
         sentences = [device.trouble] if device.trouble else []
         sentences += [f"{bits.level}: {bits.meaning} ({count} readings)" for bits, count in said.items()]

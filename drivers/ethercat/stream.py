@@ -19,6 +19,7 @@ from drivers.repeats import CountedRepeats
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
+from onboard_estimation.ros.transforms import composed, from_roll_pitch_yaw
 
 # Fewer readings a second, without what would be folded back: a linear-phase low-pass, whose delay the stamps know.
 
@@ -105,16 +106,6 @@ class Decimator:
 LEAST_READINGS = 20
 
 
-def _rotation_of(roll_pitch_yaw_deg: tuple[float, float, float]) -> Matrix:
-    """(3, 3) Rz(yaw) Ry(pitch) Rx(roll), as in URDF: turns a vector of the sensor's axes into the published frame's."""
-    if not any(roll_pitch_yaw_deg):
-        return np.eye(3)
-    from scipy.spatial.transform import Rotation  # where it is used only: it takes much memory
-
-    rotation: Matrix = Rotation.from_euler("xyz", roll_pitch_yaw_deg, degrees=True).as_matrix()
-    return rotation
-
-
 class Compensation:
     """Applies what is known of the mounting, and a zero, to readings.
 
@@ -132,7 +123,9 @@ class Compensation:
         self.weight: Vector = np.concatenate([force, np.cross(chosen.centre_of_mass_m, force)])
         self._chosen = chosen
         x, y, z = chosen.lever_arm_m
-        sign, rotation = (1.0 if chosen.sign == "robot_on_sensor" else -1.0), _rotation_of(chosen.mounting_rpy_deg)
+        sign = 1.0 if chosen.sign == "robot_on_sensor" else -1.0
+        turn = from_roll_pitch_yaw([0.0, 0.0, 0.0, *np.deg2rad(chosen.mounting_rpy_deg)])
+        rotation = np.column_stack([composed(turn, place)[:3] for place in np.eye(7)[:3]])
         self._matrix = np.zeros((6, 6))
         self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
         self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
@@ -183,6 +176,8 @@ def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: f
 
 _BAD = ("overload", "error")
 _NO_VOLTAGE = "voltages that its sensor does not give: is a wire off?"
+_LONGEST_S, _STEP_S = 2.0, 0.002
+"""Beyond their own time readings for a zero are waited for; in such steps."""
 _STANDS_S = 1.0
 """So long the process data of a device without a counter may be the same: of a quiet pressure they are."""
 
@@ -212,8 +207,6 @@ class Readout:
         What is to be said of such.
     latency_s
         By which readings are older than their stamps.
-    keeps_faulty
-        Whether also those against which the device speaks.
 
     Attributes
     ----------
@@ -237,7 +230,6 @@ class Readout:
         decimation: int,
         cycle_hz: float,
         latency_s: float = 0.0,
-        keeps_faulty: bool = False,
     ) -> None:
         self.columns = [description.fields.index(one) for one in fields]
         bad = [bits for bits in description.status if bits.level in _BAD]
@@ -245,12 +237,12 @@ class Readout:
         self.beyond = self.refused = 0
         self.decimator = Decimator(decimation, 1.0 / cycle_hz) if decimation > 1 else None
         self.unlike, self._convert, self._is_beyond = unlike, convert, is_beyond
-        self._latency_ns, self._keeps_faulty = round(latency_s * NANOSECONDS_PER_SECOND), keeps_faulty
+        self._latency_ns = round(latency_s * NANOSECONDS_PER_SECOND)
 
     def __call__(self, stamps_ns: Sequence[int], values: Matrix, faulty: NDArray[np.bool_]) -> Batch:
         """Of fresh readings (K, m), and (K,) whether the device speaks against them."""
         beyond = np.asarray(self._is_beyond(values).any(axis=1))
-        keeps = ~beyond if self._keeps_faulty else ~(beyond | faulty)
+        keeps = ~(beyond | faulty)
         self.beyond += int(beyond.sum())
         self.refused += int((~keeps).sum())
         kept_ns = [at_ns - self._latency_ns for at_ns in compress(stamps_ns, keeps)]
@@ -263,17 +255,20 @@ def _is_of_another(status: str, field: str) -> bool:
 
 
 class Wrench:
-    """From readings of a force-torque sensor to wrenches.
+    """From readings of a force-torque sensor to wrenches; makes and forgets their zero.
 
     Attributes
     ----------
     raw
         Of the last readings (6,) each: N, N m, along the sensor's axes, robot on sensor, nothing taken off.
+    is_tared
+        Whether there is a zero.
     """
 
     def __init__(self, chosen: WrenchConfiguration, cycle_hz: float) -> None:
         self.compensation = Compensation(chosen)
         self.raw: deque[Vector] = deque(maxlen=max(LEAST_READINGS, round(chosen.tare_s * cycle_hz)))
+        self.is_tared = False
         self._sign = 1.0 if chosen.device_sign == "robot_on_sensor" else -1.0
         self._chosen, self._cycle_hz = chosen, cycle_hz
 
@@ -287,8 +282,51 @@ class Wrench:
         """Of a force-torque sensor."""
         largest, chosen = np.array(description.largest), self._chosen
         unlike = f"readings beyond {largest[0]:g} N and {largest[3]:g} N m, or no numbers: is it calibrated?"
-        kept = chosen.decimation, self._cycle_hz, chosen.latency_s, chosen.publish_faulty
+        kept = chosen.decimation, self._cycle_hz, chosen.latency_s
         return Readout(description, WRENCH, self, lambda values: ~(np.abs(values) <= largest), unlike, *kept)
+
+    def tare(self, advance: Callable[[], object]) -> str:
+        """Take what is read at rest, from now on, as zero; what was done, in a sentence.
+
+        Parameters
+        ----------
+        advance
+            Takes in what the bus has read meanwhile.
+
+        Raises
+        ------
+        UserError
+            The sensor moves, or gives too few readings.
+        """
+        chosen, raw = self._chosen, self.raw
+        raw.clear()
+        until_s = time.monotonic() + _LONGEST_S + chosen.tare_s
+        while len(raw) < (raw.maxlen or 0):
+            if time.monotonic() > until_s:
+                raise UserError(f"{len(raw)} of {raw.maxlen} readings came for the tare: is the sensor in operation?")
+            time.sleep(_STEP_S)
+            advance()
+        readings = np.array(raw).reshape(-1, 6)
+        self.compensation.zero_at(mean_at_rest(readings, chosen.still_force_n, chosen.still_torque_n_m))
+        self.is_tared, taken_off = True, _shown(self.compensation.zero)
+        return f"zeroed on the host: {taken_off} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
+
+    def clear_tare(self) -> str:
+        """Forget the zero; what was done, in a sentence."""
+        self.compensation.set_zero(np.zeros(6))
+        self.is_tared = False
+        return "zero of the host forgotten"
+
+    def _weight(self) -> str:
+        chosen = self._chosen
+        if not chosen.mass_kg:
+            return (
+                "whatever hung on the sensor meanwhile is in the zero, for wrench.mass_kg is 0 "
+                "(the soft robot's wrench.tare: with_robot where the robot hung on it, else without_robot)"
+            )
+        read = "in the zero (with_robot)" if chosen.tare_includes_weight else "read on (without_robot)"
+        read = "compensated (with_robot)" if chosen.compensates_weight else read
+        return f"the weight of {chosen.mass_kg:g} kg is {read}"
 
 
 def pressure_readout(
@@ -346,121 +384,6 @@ class Stream:
             )
             for name, one in self.readouts.items()
         }
-
-
-# Zero of a force-torque sensor: by the host or by the device's own bias, and what is said of it.
-
-_LONGEST_S = 2.0
-_STEP_S = 0.002
-
-
-class Tare:
-    """Makes and forgets the zero.
-
-    Parameters
-    ----------
-    advance
-        Takes in what the bus has read meanwhile.
-
-    Attributes
-    ----------
-    is_made
-        Whether there is a zero.
-    on_device
-        The device whose own bias is in use, and its count of starts then: a later start has lost it.
-    """
-
-    def __init__(self, configuration: WrenchConfiguration, wrench: Wrench, advance: Callable[[], object]) -> None:
-        self._configuration, self._wrench, self._advance = configuration, wrench, advance
-        self.is_made = False
-        self.on_device: tuple[Device, int] | None = None
-
-    @property
-    def zero(self) -> Vector:
-        """(6,) N, N m, what the host takes off."""
-        return self._wrench.compensation.zero
-
-    def make(self, device: Device) -> str:
-        """Take what is read at rest as zero; what was done, in a sentence.
-
-        Raises
-        ------
-        UserError
-            The sensor moves, or gives too few readings.
-        """
-        chosen, compensation = self._configuration, self._wrench.compensation
-        mean, by = self._mean("for the tare"), ""
-        bias = device.description.bias
-        if chosen.tare_on_device and bias is None:
-            raise UserError(f"{device.name} has no bias of its own: set wrench.tare_on_device to false")
-        if chosen.tare_on_device and bias is not None:
-            before = mean
-            self._pulse(device, bias.output, bias.set, bias.hold_s)
-            mean = self._mean("after the device's bias")
-            if np.linalg.norm(mean) > 0.5 * np.linalg.norm(before) and np.abs(before[:3]).max() > chosen.still_force_n:
-                raise UserError(
-                    f"{device.name} was told to take its reading as zero, and still reads {_shown(mean)}, "
-                    f"{_shown(before)} before: set wrench.tare_on_device to false"
-                )
-            self.on_device, by = (device, device.starts), "by the device's own bias"
-            by += f", which took off {_shown(before)}, and "
-        compensation.zero_at(mean)
-        self.is_made, taken_off = True, _shown(compensation.zero)
-        return f"zeroed {by}on the host: {taken_off} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
-
-    def clear(self, device: Device) -> str:
-        """Forget the zero; what was done, in a sentence."""
-        bias = device.description.bias
-        told = "zero of the host forgotten"
-        if bias is not None and bias.clear and self.on_device is not None:
-            self._pulse(device, bias.output, bias.clear, bias.hold_s)
-            told += ", and the device's own bias cleared"
-        self._wrench.compensation.set_zero(np.zeros(6))
-        self.is_made, self.on_device = False, None
-        return told
-
-    def lost(self, device: Device) -> str:
-        """A sentence where the device has lost its bias, since it was started again; else empty."""
-        if self.on_device is None or self.on_device == (device, device.starts):
-            return ""
-        return "the device was started again and has lost its bias: call the service tare again, at rest"
-
-    def _weight(self) -> str:
-        chosen = self._configuration
-        if not chosen.mass_kg:
-            return (
-                "tare_includes_weight: whatever hung on the sensor meanwhile is in the zero, for wrench.mass_kg is 0 "
-                "(the soft robot's wrench.tare: with_robot where the robot hung on it, else without_robot)"
-            )
-        if chosen.tare_includes_weight:
-            return f"tare_includes_weight true: the weight of {chosen.mass_kg:g} kg is in the zero (with_robot)"
-        read = "compensated" if chosen.compensates_weight else "read on"
-        return f"tare_includes_weight false: the weight of {chosen.mass_kg:g} kg is {read} (without_robot)"
-
-    def _pulse(self, device: Device, output: str, bits: int, hold_s: float) -> None:
-        """Set bits of an output for a while; the device acts on their rise."""
-        before = device.output(output)
-        device.set_output(output, before | bits)
-        self._wait(hold_s)
-        device.set_output(output, before)
-        self._wait(hold_s)
-
-    def _mean(self, when: str) -> Vector:
-        """Of as many readings from now on as a zero takes."""
-        chosen, raw = self._configuration, self._wrench.raw
-        raw.clear()
-        until_s = time.monotonic() + _LONGEST_S + chosen.tare_s
-        while len(raw) < (raw.maxlen or 0):
-            if time.monotonic() > until_s:
-                raise UserError(f"{len(raw)} of {raw.maxlen} readings came {when}: is the sensor in operation?")
-            self._wait(_STEP_S)
-        return mean_at_rest(np.array(raw).reshape(-1, 6), chosen.still_force_n, chosen.still_torque_n_m)
-
-    def _wait(self, seconds: float) -> None:
-        until_s = time.monotonic() + seconds
-        while time.monotonic() < until_s:
-            time.sleep(_STEP_S)
-            self._advance()
 
 
 def _shown(wrench: Vector) -> str:

@@ -29,8 +29,8 @@ class HebiConfiguration:
 
     source: str = parameter(
         "network",
-        "modules on the network, an imitation of them by HEBI's library, or a recorded .hebilog",
-        choices=("network", "imitation", "log"),
+        "modules on the network, or an imitation of them by HEBI's library",
+        choices=("network", "imitation"),
     )
     families: tuple[str, ...] = parameter(("HEBI",), "of the modules: one for all of them, or one for each")
     names: tuple[str, ...] = parameter((), "of the modules, as HEBI Scope shows them, in order")
@@ -57,7 +57,6 @@ class HebiConfiguration:
     orientation_variance: float = non_negative(0.0, "about each axis; 0: not known", "rad^2")
     frame_prefix: str = parameter(AUTOMATIC, 'before the frames of sensors; "auto": the node\'s namespace')
     diagnostics_period_s: float = bounded(1.0, 0.1, 60.0, "time between two reports on /diagnostics", "s")
-    log: str = parameter("", "file of source: log, or of nothing else")
     robot: str = parameter("", 'robot of the suite that is imitated, whose parameters come along; "": modules at rest')
     scenario: str = parameter("", 'imitation: what is simulated; "": the robot\'s first')
     variant: str = parameter("", 'imitation: gait, or whatever the robot calls its variants; "": the first')
@@ -88,8 +87,6 @@ class HebiConfiguration:
             yield "names: [], allowed: at least one module"
         if len(self.families) not in (1, count):
             yield f"families: {len(self.families)} for {count} modules, allowed: one for all, or one for each"
-        if self.source == "log" and not self.log:
-            yield "log: '', but source is log: name a .hebilog"
         for name, given in (("imu_names", self.imus), ("joint_names", self.joints)):
             if len(given) != count:
                 yield f"{name}: {len(given)} for {count} modules"
@@ -186,39 +183,30 @@ _QUEUE = 1000
 
 
 class Feed:
-    """Gives feedback to the node.
+    """Feedback of a group of HEBI's library: modules on the network, or imitated ones.
 
     Attributes
     ----------
     queue
         What the library's thread left for the node.
     commands
-        Takes commands; None: nobody does.
+        Takes commands.
     channels
         What comes beside the feedback, by topic.
-    summary
-        A sentence on it.
-    is_over
-        Whether no more will come.
-    fault
-        Why it ended too early; empty where it did not.
     """
 
-    is_over = False
-    fault = ""
-
-    def __init__(self, summary: str) -> None:
-        self.summary = summary
+    def __init__(self, configuration: HebiConfiguration, group: Any) -> None:
+        self.group, self._frequency_hz = group, configuration.feedback_frequency_hz
         self.queue = FeedbackQueue(_QUEUE)
-        self.commands: CommandForwarding | None = None
+        self.commands = CommandForwarding(group, configuration.joints, configuration.largest_velocity_rad_s)
         self.channels: dict[str, Channel] = {}
+        group.feedback_frequency = 0.0  # until the node is there
+        group.command_lifetime = configuration.command_lifetime_ms
 
     def start(self) -> None:
         """Feedback may come from now on."""
-
-    def taken(self) -> list[Feedback]:
-        """What has come since the last call."""
-        return self.queue.taken()
+        self.group.add_feedback_handler(self.queue)  # only now: the library, told to ask no longer, may do so once more
+        self.group.feedback_frequency = self._frequency_hz
 
     def beside(self) -> Sequence[tuple[int, Channel, Vector]]:
         """What else is due: stamp (ns since the epoch), channel, value."""
@@ -226,25 +214,6 @@ class Feed:
 
     def close(self) -> None:
         """Nothing comes any more."""
-
-
-class GroupFeed(Feed):
-    """A group of HEBI's library: modules on the network, or imitated ones."""
-
-    def __init__(self, configuration: HebiConfiguration, group: Any) -> None:
-        super().__init__(f"{configuration.source}, asked {configuration.feedback_frequency_hz:g} times a second")
-        self.group, self._frequency_hz = group, configuration.feedback_frequency_hz
-        self.commands = CommandForwarding(group, configuration.joints, configuration.largest_velocity_rad_s)
-        group.feedback_frequency = 0.0  # until the node is there
-        group.command_lifetime = configuration.command_lifetime_ms
-
-    def start(self) -> None:
-        """See `Feed`."""
-        self.group.add_feedback_handler(self.queue)  # only now: the library, told to ask no longer, may do so once more
-        self.group.feedback_frequency = self._frequency_hz
-
-    def close(self) -> None:
-        """See `Feed`."""
         self.group.feedback_frequency = 0.0
         self.group.clear_feedback_handlers()
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import optional
 
 Array = NDArray[np.float64]
 
@@ -57,13 +57,8 @@ def copied(feedback: Any) -> Feedback:
 
 def hebi_library() -> Any:
     """The module `hebi`, with `hebi.util`; UserError with the way to get it where it is not installed."""
-    try:
-        # It prints that optional packages for drawing and keyboards are not there, which is nobody's concern here.
-        with contextlib.redirect_stdout(io.StringIO()):
-            import_module("hebi.util")
-            return import_module("hebi")
-    except (ImportError, OSError) as error:  # OSError: its binary is for another machine
-        raise UserError(
-            f"hebi-py cannot be loaded ({error}): pip install 'onboard_estimation[hebi]'; beside NumPy 2, which it "
-            "works with though it asks for numpy<2: pip install --no-deps hebi-py"
-        ) from error
+    beside = "; beside NumPy 2, which it works with though it asks for numpy<2: pip install --no-deps hebi-py"
+    # It prints that optional packages for drawing and keyboards are not there, which is nobody's concern here.
+    with contextlib.redirect_stdout(io.StringIO()):
+        optional("hebi.util", "hebi-py", "hebi", beside)
+        return import_module("hebi")

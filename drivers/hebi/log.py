@@ -7,13 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from drivers.hebi.feeds import Feed
 from drivers.hebi.library import Feedback
 from drivers.hebi.log_process import COUNT, FAULT, FEEDBACK, MODULES, NO_LIBRARY, row_type
 from drivers.hebi.modules import Module, joint_values
@@ -30,14 +28,14 @@ _LONGEST_TEXT = 1000
 _ENDS = {-signal.SIGXCPU: "took too much processor time", -signal.SIGALRM: "did not go on for too long"}
 
 
-def read_feedback(path: Path, modules: int | None = None) -> Generator[Feedback]:
+def read_feedback(path: Path) -> Generator[Feedback]:
     """What a log holds, in its order, up to where it is damaged. The library itself leaves out the first feedback.
 
     Raises
     ------
     UserError
-        No such file, none that the library can read, or one of another number of modules; also after feedbacks,
-        where the library aborts, asks for too much memory or time, or reads no further.
+        No such file, or none that the library can read; also after feedbacks, where the library aborts, asks for too
+        much memory or time, or reads no further.
     """
     with reading(path):
         open_regular(path).close()
@@ -46,19 +44,19 @@ def read_feedback(path: Path, modules: int | None = None) -> Generator[Feedback]
     nothing = subprocess.DEVNULL
     with subprocess.Popen(words, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, env=here) as process:
         try:
-            yield from _feedbacks(path, process, modules)
+            yield from _feedbacks(path, process)
         finally:
             process.kill()
 
 
-def _feedbacks(path: Path, process: subprocess.Popen[bytes], modules: int | None) -> Iterator[Feedback]:
+def _feedbacks(path: Path, process: subprocess.Popen[bytes]) -> Iterator[Feedback]:
     pipe, row, count = process.stdout, row_type(1), 0
     assert pipe is not None
     while tag := pipe.read(1):
         if tag == MODULES:
             (found,) = COUNT.unpack(pipe.read(COUNT.size))
-            if not 0 < found <= _MOST_MODULES or modules not in (None, found):
-                raise UserError(f"{path}: of {found} modules, but {modules or f'at most {_MOST_MODULES}'} are named")
+            if not 0 < found <= _MOST_MODULES:
+                raise UserError(f"{path}: of {found} modules, at most {_MOST_MODULES} are read")
             row = row_type(found)
         elif tag == FEEDBACK and len(data := pipe.read(row.itemsize)) == row.itemsize:
             yield Feedback(*np.frombuffer(data, row)[0])
@@ -88,47 +86,6 @@ def coverage(received_us: Sequence[int]) -> str:
         expected = round(duration_us / float(np.median(steps_us))) + 1
     share = 100.0 * count / expected if expected else 0.0
     return f"{count} of {expected} expected in {1e-6 * duration_us:.2f} s ({share:.1f} %)"
-
-
-class LogFeed(Feed):
-    """A recorded log in real time, as if its modules were there now."""
-
-    def __init__(self, path: Path, modules: int) -> None:
-        super().__init__(str(path))
-        self._log = read_feedback(path, modules)
-        self._received_us: list[int] = []
-        self._later_us = 0
-        self._go_on()
-
-    def close(self) -> None:
-        """See `Feed`."""
-        self._log.close()
-
-    def _go_on(self) -> None:
-        try:
-            self._next = next(self._log, None)
-        except UserError as error:
-            if not self._received_us:
-                raise
-            self._next, self.fault = None, f"; {error}"
-        self.is_over = self._next is None
-
-    def start(self) -> None:
-        """See `Feed`."""
-        if self._next is not None:
-            self._later_us = time.time_ns() // 1000 - int(self._next.received_us.max())
-
-    def taken(self) -> list[Feedback]:
-        """See `Feed`."""
-        now_us, found = time.time_ns() // 1000, []
-        while self._next is not None and self._next.received_us.max() + self._later_us <= now_us:
-            answered = self._next.received_us > 0
-            found.append(self._next._replace(received_us=self._next.received_us + self._later_us * answered))
-            self._received_us.append(int(self._next.received_us.max()))
-            self._go_on()
-        if self.is_over:
-            self.summary = f"the log has ended: {coverage(self._received_us)}{self.fault}"
-        return found
 
 
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:

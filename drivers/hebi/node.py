@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,14 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
 from drivers.at_rest import lies_still, rate_fault, resting_faults, stuck_fault
-from drivers.hebi.feeds import Feed, GroupFeed, HebiConfiguration, find_group
+from drivers.hebi.feeds import Feed, HebiConfiguration, find_group
 from drivers.hebi.library import Feedback
-from drivers.hebi.log import JOINTS, LogFeed
+from drivers.hebi.log import JOINTS
 from drivers.hebi.modules import Module, joint_values
 from drivers.node import STREAM, MeasuringNode, NoRobot, set_variances
 from onboard_estimation.base.measurement import IMU, Channel, Matrix, Measurement, Vector
 from onboard_estimation.base.series import imu_channel
-from onboard_estimation.contract.robot import Robot, find_robot
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
@@ -56,32 +55,36 @@ class HebiNode(MeasuringNode):
     Raises
     ------
     UserError
-        hebi-py is not there; parameters at fault, all of them listed; modules that are not on the network, by name; a
-        log that cannot be read.
+        hebi-py is not there; parameters at fault, all of them listed; modules that are not on the network, by name.
     """
 
     def __init__(self) -> None:
+        self._closing: list[Feed] = []  # a node that does not come to be is destroyed all the same
         super().__init__("hebi")
-        self.feed = Feed("none yet")  # a node that does not come to be is destroyed all the same
         named = str(self.get_parameter("robot").value) if self.has_parameter("robot") else ""
         robot = find_robot(named) if named else None
         robot_type = robot.configuration_type if robot is not None else NoRobot
         parameters: NodeParameters[Any, HebiConfiguration] = NodeParameters(self, robot_type, HebiConfiguration)
         self._configuration = configuration = parameters.host
-        self.feed = feed_of(configuration, robot, parameters.configuration)
-        is_log, has_noise = configuration.source == "log", configuration.source != "imitation"
-        times = configuration.silent_s, configuration.latency_s, None if is_log else epoch_offset_ns
+        if configuration.source == "network":
+            self.feed = Feed(configuration, find_group(configuration))
+        else:  # by its name: a driver knows no emulator, and who asks for an imitation gets it
+            self.feed = import_module(_IMITATION).ImitatedFeed(configuration, robot, parameters.configuration)
+        self._closing.append(self.feed)
+        has_noise = configuration.source != "imitation"
+        times = configuration.silent_s, configuration.latency_s, epoch_offset_ns
         self._modules = [Module(name, *times, has_noise) for name in configuration.names]
         self._start_check: StartCheck | None = StartCheck(configuration)
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
-        self._timer = self.every(_TICK_S, self._tick)
+        self.every(_TICK_S, self._tick)
         self.every(configuration.silent_s / 4.0, self._tell_changes)
         self.every(_LOOK_S, partial(self.aside("the check at the start"), self._check_start))
         self.every(configuration.diagnostics_period_s, self._report)
         listed = ", ".join(
             f"{name} as {imu}" for name, imu in zip(configuration.names, configuration.imus, strict=True)
         )
-        self.get_logger().info(f"HEBI modules {listed}: {self.feed.summary}")
+        asked = f"asked {configuration.feedback_frequency_hz:g} times a second"
+        self.get_logger().info(f"HEBI modules {listed}: {configuration.source}, {asked}")
         self._started = False
 
     def _offer(self, prefix: str) -> None:
@@ -103,13 +106,14 @@ class HebiNode(MeasuringNode):
             kind = interface_class(channel.message_type)
             self.outputs[key] = self.create_publisher(kind, channel.topic, STREAM)
             self.messages[key] = sensor_writer(channel, new, serialized, prefix)
-        if chosen.command_topic and self.feed.commands is not None:
+        if chosen.command_topic:
             # Only the newest: what an executor that was held up has missed is no command for now.
             self.create_subscription(JointState, chosen.command_topic, self._command, _NEWEST)
 
     def destroy_node(self) -> None:
         """Modules are asked no longer; a last command ends by its lifetime."""
-        self.feed.close()
+        for feed in self._closing:
+            feed.close()
         super().destroy_node()
 
     def _tick(self) -> None:
@@ -127,19 +131,13 @@ class HebiNode(MeasuringNode):
         now_s = time.monotonic()
         readings: list[Measurement] = []
         self.look_who_listens()
-        for one in self.feed.taken():
+        for one in self.feed.queue.taken():
             joints = self._hand_on(one, now_s, readings)
             if joints is not None:
                 self._publishing_joints(self.publish, _JOINT_STATES, *joints)
         for stamp_ns, channel, value in self.feed.beside():
             self.publish(channel.topic, stamp_ns, value)
-        rest_s = self.hand_over(readings)
-        if self.feed.is_over:
-            self.say(self.feed.summary, bool(self.feed.fault))
-            self._timer.cancel()  # the other nodes of the process go on
-            if self._take is None:
-                self.context.try_shutdown()
-        return rest_s
+        return self.hand_over(readings)
 
     def _hand_on(self, one: Feedback, now_s: float, taken: list[Measurement]) -> tuple[int, Vector] | None:
         """Publish the IMUs of one feedback and add their readings; stamp (ns) and values of the joints, see there."""
@@ -158,7 +156,6 @@ class HebiNode(MeasuringNode):
         return joint_values(one, readings)
 
     def _command(self, message: Any) -> None:
-        assert self.feed.commands is not None
         fault = self.feed.commands.take(message)
         if fault:
             self.get_logger().warning(f"command refused: {fault}", throttle_duration_sec=1.0)
@@ -189,22 +186,10 @@ class HebiNode(MeasuringNode):
             well, words, values = module.report(now_s)
             level = STALE if module.trouble == "silent" else OK if well else WARN
             statuses.append(self.status(module.name, level, words, values))
-        counts = {"overflow": feed.queue.overflow, "copy_faults": feed.queue.faults}
-        counts |= feed.commands.counts if feed.commands is not None else {}
+        counts = {"overflow": feed.queue.overflow, "copy_faults": feed.queue.faults, **feed.commands.counts}
         troubles = [f"{count} {name}" for name, count in counts.items() if count and name != "commands_forwarded"]
         level = ERROR if feed.queue.faults else WARN if troubles else OK
         self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
-
-
-def feed_of(configuration: HebiConfiguration, robot: Robot[Any] | None, robot_configuration: Any) -> Feed:
-    """That which the configuration asks for; UserError where it is not to be had."""
-    if configuration.source == "log":
-        return LogFeed(Path(configuration.log), len(configuration.names))
-    if configuration.source == "network":
-        return GroupFeed(configuration, find_group(configuration))
-    # By its name: a driver knows no emulator, and who asks for an imitation gets it.
-    imitated: Feed = import_module(_IMITATION).ImitatedFeed(configuration, robot, robot_configuration)
-    return imitated
 
 
 def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:
@@ -276,8 +261,7 @@ def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: 
     slowest_hz, fastest_hz = min(rates_hz), max(rates_hz)
     told = f"{len(values)} {'imitated ' if configuration.source == 'imitation' else ''}modules answer"
     told += f" {slowest_hz if slowest_hz == fastest_hz else f'{slowest_hz} to {fastest_hz}'} times a second"
-    if configuration.source != "log":
-        told += f", asked {configuration.feedback_frequency_hz:g} times"
+    told += f", asked {configuration.feedback_frequency_hz:g} times"
     if unseen:
         told += f"; gyros and gravity are not judged of {', '.join(unseen)}, which had to lie still for it"
     elif not found:
@@ -290,7 +274,7 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
     if not len(values):
         yield f"{name}: no reading in {seconds:.1f} s"
         return
-    if configuration.source == "network":  # a log has the rate that it was recorded at, an imitation gives what it can
+    if configuration.source == "network":  # an imitation gives what it can
         asked_hz = configuration.feedback_frequency_hz
         remedy = f"asked {asked_hz:g} times: is the network too slow, or this computer?"
         yield rate_fault(name, len(values), seconds, asked_hz, remedy)

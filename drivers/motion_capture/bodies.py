@@ -186,7 +186,7 @@ class TruthConfiguration:
 
 @dataclass(frozen=True)
 class TruthEmulatorConfiguration:
-    """Where the truth is from."""
+    """Where the truth is from, how it is streamed, and what goes wrong; nothing by default."""
 
     bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
     bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
@@ -194,6 +194,13 @@ class TruthEmulatorConfiguration:
         1e-5, "standard deviation of a position; without, a body at rest is one that the driver takes for frozen", "m"
     )
     seed: int = parameter(0, "of noise and faults", minimum=0)
+    up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
+    latency_s: float = bounded(0.005, 0.0, 1.0, "from the middle of the exposure to the sending", "s")
+    drop_rate: float = bounded(0.0, 0.0, 1.0, "share of the frames that are not sent")
+    occlusion_rate: float = bounded(0.0, 0.0, 1.0, "share of the poses that are not seen")
+    restart_every_s: float = non_negative(
+        0.0, "the server restarts so often: its clock, or numbers, begin anew; 0: never", "s"
+    )
 
     def faults(self) -> Iterable[str]:
         """Names that cannot be."""

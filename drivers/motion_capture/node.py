@@ -26,8 +26,6 @@ from onboard_estimation.ros.transforms import resolved_prefix, truth_to_body
 # Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.
 _STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _MOST_TEMPLATES = 64
-_FIRST_REMINDER_S, _LONGEST_REMINDER_S = 10.0, 600.0
-"""What is waited for is said again when it was for so long, then for twice as long, and so on."""
 
 Client = NatNetClient | Receiver
 
@@ -61,7 +59,6 @@ class TruthNode(DriverNode):
         self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
         self._is_settled = False
         self._transforming = self.aside("publishing /tf")
-        self._waits_since_s, self._remind_after_s = time.monotonic(), 0.0
         self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
         self._client = client = client_type(chosen, self.say)
         self.keep_reading(partial(self._read, client), partial(self._report, client))
@@ -131,21 +128,8 @@ class TruthNode(DriverNode):
             self.say(
                 f"stamps have a standard deviation of {stddev_us:.0f} us, but for the latency that all share", False
             )
-        self._remind(client.trouble or client.waits_for(time.monotonic()), bool(client.trouble))
+        self.remind(client.trouble or client.waits_for(time.monotonic()))
         self.report(client.health.statuses(self.status, client.trouble, clock, client.figures()))
-
-    def _remind(self, waits_for: str, is_told: bool) -> None:
-        """Say what is waited for as long as it is, later and later; a trouble is told by the client when it comes."""
-        now_s = time.monotonic()
-        if not waits_for:
-            self._waits_since_s, self._remind_after_s = now_s, 0.0
-        elif not self._remind_after_s:
-            self._remind_after_s = _FIRST_REMINDER_S
-            if not is_told:
-                self.say(waits_for, True)
-        elif (waited_s := now_s - self._waits_since_s) >= self._remind_after_s:
-            self.say(f"for {waited_s:.0f} s: {waits_for}", True)
-            self._remind_after_s += min(self._remind_after_s, _LONGEST_REMINDER_S)
 
 
 class OptitrackNode(TruthNode):

@@ -79,7 +79,7 @@ class StreamHealth:
         self._frozen: frozenset[str] = frozenset()
         self._missed = np.zeros((2, 0), dtype=np.int64)  # frames that a body was not seen in, and was frozen in
         self._since = self._missed
-        self._latency_s, self._largest_latency_s = math.nan, math.nan
+        self._latency_s = math.nan
         self._reported: dict[str, float] = {}
         self._reported_s = time.monotonic()
 
@@ -170,8 +170,7 @@ class StreamHealth:
             kept = good & (places < len(names))
             rows, poses, good = poses[kept], np.zeros((len(names), 7)), np.zeros(len(names), dtype=np.bool_)
             poses[places[kept]], good[places[kept]] = rows, True
-        self._latency_s = latency_s = (arrived_ns - stamp_ns) / NANOSECONDS_PER_SECOND
-        self._largest_latency_s = max(latency_s, self._largest_latency_s) if self._frames_since() else latency_s
+        self._latency_s = (arrived_ns - stamp_ns) / NANOSECONDS_PER_SECOND
         live = good & self._same.fresh_of_each(poses[:, :3])
         if not live.all():
             frozen = good & ~live
@@ -202,7 +201,7 @@ class StreamHealth:
         frames, missed_since = self._frames_since(), self._missed - self._since
         self._tell_of_repeats(missed_since[1])
         values: dict[str, float] = {**self.counts, "rate_hz": frames / max(now_s - self._reported_s, 1e-3)}
-        values |= {"latency_ms": 1e3 * self._latency_s, "largest_latency_ms": 1e3 * self._largest_latency_s}
+        values["latency_ms"] = 1e3 * self._latency_s
         if clock is not None:
             values |= {"clock_skew_ppm": clock.skew_ppm, "clock_stddev_us": 1e6 * clock.stddev_s}
             values |= {"clock_jumps": clock.jumps}

@@ -29,14 +29,9 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from drivers.at_rest import HIGH_G, LOW_G
-from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import optional
 
-try:
-    from cobs import cobs  # type: ignore[import-untyped]
-except ImportError as error:
-    raise UserError(
-        "the device's frames need the package `cobs`: pip install 'onboard_estimation[serial]' (or pip install cobs)"
-    ) from error
+cobs = optional("cobs.cobs", "cobs", "serial")
 
 CLOCK_TICK_S, CLOCK_WRAP = 1e-6, 1 << 32
 SAMPLE, SETTINGS = 1, 2

@@ -55,9 +55,6 @@ class Mounting:
     high_g_axes: str = parameter("x y z", "the same of the high-g sensor")
     low_g_calibration: str = parameter("", "file that `calibrate imu` wrote of the low-g sensor; empty: none")
     high_g_calibration: str = parameter("", "the same of the high-g sensor")
-    align_at_start: bool = parameter(
-        False, "align the high-g sensor to the low-g one when both first lie still; the hopper's filter does so itself"
-    )
 
     def faults(self) -> list[str]:
         """Axes that are none."""

@@ -38,8 +38,8 @@ CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
 _SHORTEST_REST_S = 0.0002
 _LOOK_S = 1.0
 _CHECKED_AFTER_S = 2.0
-_SILENT, _REMINDED_EVERY = 2, 10
-"""So many reports without a sample are said, and from then on every so many."""
+_SILENT = 2
+"""So many reports without a sample are said."""
 _RECENT = 2000
 
 
@@ -78,8 +78,6 @@ class SerialImuNode(MeasuringNode):
         configuration, host = parameters.configuration, parameters.host
         self._configuration = configuration
         self._mounted = Mounted(configuration.mounting, configuration.expected)
-        # Why the high-g sensor is not aligned though it is to be.
-        self._waits_for = "not both there for a second yet" if configuration.mounting.align_at_start else ""
         self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s, epoch_offset_ns)
         self._readings = SerialReadings(self._device_clock, configuration.accept_clones)
         self._repeats = {name: CountedRepeats() for name in CHANNELS}
@@ -160,7 +158,6 @@ class SerialImuNode(MeasuringNode):
         before = self._mounted.taken_off[HIGH_G][IMU.linear_acceleration]
         offset, _, sentence = high_g_offset(self._last_second(LOW_G), self._last_second(HIGH_G), before)
         self._take_off(HIGH_G, np.concatenate([np.zeros(3), offset - before]))
-        self._waits_for = ""
         return sentence
 
     def _take_off(self, name: str, found: Vector) -> None:
@@ -177,20 +174,10 @@ class SerialImuNode(MeasuringNode):
         since_ns = newest_ns - NANOSECONDS_PER_SECOND
         return np.array([one.value for one in self._recent[name] if one.stamp_ns > since_ns]).reshape(-1, 6)
 
-    def _has_second(self) -> bool:
-        """Whether both sensors have been there for so long."""
-        kept = self._recent.values()
-        return all(one and one[-1].stamp_ns - one[0].stamp_ns >= NANOSECONDS_PER_SECOND for one in kept)
-
     def _report(self, line: SerialLine) -> None:
         """Once a second: who listens, temperature, diagnostics, what is to be said."""
         self.look_who_listens()
         self._telling_temperature(self._tell_temperature)
-        if self._waits_for and self._has_second():
-            try:
-                self.get_logger().info(self._align_high_g())
-            except UserError as error:  # it is in the diagnostics
-                self._waits_for = str(error)
         now = self._counts(line)
         since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
         self._watch_chips(since)
@@ -233,8 +220,7 @@ class SerialImuNode(MeasuringNode):
         kinds = ("lost", "corrupted", "restarts", "unread_low_g", "unread_high_g")
         counts = {kind: sum(n for key, n in since.items() if key.startswith(kind)) for kind in kinds}
         wrong = ", ".join(f"{count:.0f} {kind}" for kind, count in counts.items() if count)
-        waits_for = f"high-g not aligned: {self._waits_for}" if self._waits_for else ""
-        wrong = "; ".join(filter(None, [wrong, *self.troubles.values(), self._logging.trouble, waits_for]))
+        wrong = "; ".join(filter(None, [wrong, *self.troubles.values(), self._logging.trouble]))
         text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
@@ -259,14 +245,14 @@ class SerialImuNode(MeasuringNode):
         self._silent += 1
         if since["samples"] != since["before_ranges"] or not line.is_open:
             self._silent = 0
-        if self._silent % _REMINDED_EVERY != _SILENT:
+        if self._silent < _SILENT:
             return
         said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
         if not since["bytes"]:
             said = "the line is open and silent: is the device powered, and its firmware running?"
         elif since["samples"]:
             said = "samples arrive, but the device does not tell its ranges: is it another firmware?"
-        self.get_logger().warning(said)
+        self.remind(said)
 
     def _check_start(self) -> None:
         """Once, when both sensors have been there for a moment."""

@@ -115,7 +115,7 @@ class Bag(ExitStack[None]):
     format
         `mcap`, `sqlite3` or `ros1`.
     distribution
-        Of the ROS that recorded it, where the bag says so ("jazzy").
+        Of the ROS that recorded it, where the metadata say so ("jazzy").
     custom_data
         What the recorder noted in the metadata (a simulator: what it simulated).
     damage
@@ -136,7 +136,7 @@ class Bag(ExitStack[None]):
         try:
             files = open_files(path, self)
             self.format = files.format
-            self.distribution = files.distribution
+            self.distribution = files.metadata.distribution
             self.custom_data = files.metadata.custom_data
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
             self._storages = files.storages

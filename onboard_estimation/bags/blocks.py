@@ -193,8 +193,6 @@ class Storage(ABC):
         Of the file (a cut sqlite3 file: as its header announces it), and what of it can be read.
     faults
         What is wrong with the file, a clause each ("a.mcap ends in the middle of a record").
-    distribution
-        The ROS distribution that recorded it, where the file says so.
     expected_messages
         How many messages the file says it holds.
     """
@@ -205,7 +203,6 @@ class Storage(ABC):
     size_bytes: int = 0
     readable_bytes: int = 0
     faults: list[str] = field(default_factory=list)
-    distribution: str | None = None
     expected_messages: int | None = None
     message_count: int = 0
 

@@ -118,12 +118,6 @@ class BagFiles:
     faults: list[str]
     metadata: BagMetadata
 
-    @property
-    def distribution(self) -> str | None:
-        """Of the ROS that recorded it, where the bag says so."""
-        stated = [self.metadata.distribution, *(storage.distribution for storage in self.storages)]
-        return next(filter(None, stated), None)
-
 
 def open_files(path: Path, stack: ExitStack) -> BagFiles:
     """Open all files of the bag at `path`; `stack` closes them.

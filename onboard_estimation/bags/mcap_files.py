@@ -9,7 +9,6 @@ whole one, gives nothing of the chunk that a cut falls into (1 MB, several secon
 from __future__ import annotations
 
 import io
-import re
 import struct
 from array import array
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.records import Channel, ChunkIndex, Footer, Metadata, Schema, Statistics
+from mcap.records import Channel, ChunkIndex, Footer, Schema, Statistics
 from mcap.stream_reader import StreamReader
 from numpy.typing import NDArray
 
@@ -51,7 +50,7 @@ _MAX_CHUNK_HEAD_BYTES = 256
 _FIRST_PRIVATE_OPCODE = 0x80
 _PIECE_BYTES = 2**20
 _KNOWN_OPCODES = frozenset(int(opcode) for opcode in Opcode)
-_DESCRIPTIONS = frozenset({Opcode.SCHEMA, Opcode.CHANNEL, Opcode.STATISTICS, Opcode.METADATA})
+_DESCRIPTIONS = frozenset({Opcode.SCHEMA, Opcode.CHANNEL, Opcode.STATISTICS})
 
 
 _CRC_BYTES = 4
@@ -60,18 +59,10 @@ _MAX_INDEX_BYTES = 256 * 2**20
 
 
 class McapStorage(ChunkedStorage):
-    """The messages of one MCAP file.
-
-    Raises
-    ------
-    BlockError
-        The file does not start as an MCAP file does.
-    """
+    """The messages of one MCAP file, which starts as such does."""
 
     def __init__(self, file: FileBytes) -> None:
         super().__init__(file)
-        if self.file.window(0, len(MAGIC))[: len(MAGIC)] != MAGIC:
-            raise BlockError("it does not start as an MCAP file does")
         self._schemas: dict[int, Schema] = {}
         self._channels: dict[int, Channel] = {}
         self._unknown_records = self._timeless = 0
@@ -237,16 +228,8 @@ class McapStorage(ChunkedStorage):
                 self.contradictions += self._channels.setdefault(channel.id, channel) != channel
             elif opcode == Opcode.STATISTICS:
                 self.expected_messages = Statistics.read(stream).message_count
-            elif opcode == Opcode.METADATA:
-                self._read_metadata(Metadata.read(stream))
         except (McapError, struct.error, ValueError):
             self.damaged_descriptions += 1
-
-    def _read_metadata(self, record: Metadata) -> None:
-        text = "\n".join(f"{key}: {value}" for key, value in record.metadata.items())
-        found = re.search(r"^ros_distro: *(\w+)", text, re.MULTILINE | re.IGNORECASE)
-        if record.name == "rosbag2" and found and found.group(1) != "rosbags":
-            self.distribution = found.group(1)
 
     def _connection(self, channel: Channel) -> Connection:
         schema = self._schemas.get(channel.schema_id) or Schema(0, b"", "", "")

@@ -131,7 +131,7 @@ class SqliteStorage(Storage):
         return database
 
     def _read_descriptions(self) -> None:
-        """Topics, the definitions of their types, and the distribution."""
+        """Topics, and the definitions of their types."""
         # Tables and their indices only: a view, a virtual table or a generated column could compute anything.
         found = self._database.execute(f"SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT {_MAX_TOPICS}")
         schema = [(_text(name), sql if isinstance(sql, bytes) else b"") for name, sql in found]
@@ -143,12 +143,12 @@ class SqliteStorage(Storage):
         for table, needed in (("topics", {"id", "name", "type"}), ("messages", {"topic_id", "timestamp", "data"})):
             if missing := sorted(needed - {name.lower() for name in self._columns(table)}):
                 raise BlockError(f"its table {table!r} has no column {', '.join(missing)}")
-        definitions = {
-            _text(topic_type): (_text(definition), _text(encoding))
-            for topic_type, definition, encoding in self._optional(
-                "message_definitions", "topic_type", "encoded_message_definition", "encoding"
-            )
-        }
+        definitions: dict[str, tuple[str, str]] = {}
+        try:
+            rows = self._select("message_definitions", "topic_type", "encoded_message_definition", "encoding")
+            definitions = {_text(kind): (_text(definition), _text(encoding)) for kind, definition, encoding in rows}
+        except sqlite3.DatabaseError:  # messages can be read without
+            self.faults.append(f"table 'message_definitions' of {self.name} is damaged")
         columns = ("id", "name", "type", "serialization_format", "offered_qos_profiles")
         for number, name, kind, encoding, offers in self._select("topics", *columns):
             if isinstance(number, int) and isinstance(name, bytes):
@@ -156,8 +156,6 @@ class SqliteStorage(Storage):
                 self.connections[number] = Connection(
                     _text(name), message_type, _text(encoding), *definition, _text(offers)
                 )
-        versions = [printable(_text(name)) for (name,) in self._optional("schema", "ros_distro")]
-        self.distribution = next((name for name in versions if name and name != "rosbags"), None)
 
     def _columns(self, table: str) -> list[str]:
         """Names of the table's columns; BlockError where one of them is computed."""
@@ -165,14 +163,6 @@ class SqliteStorage(Storage):
         if any(hidden for _, hidden in columns):
             raise BlockError(f"its table {table!r} has columns that are computed, which no bag has")
         return [_text(name) for name, _ in columns]
-
-    def _optional(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Rows of a table that messages can be read without; empty where it is missing or damaged."""
-        try:
-            return self._select(table, *columns)
-        except sqlite3.DatabaseError:
-            self.faults.append(f"table {table!r} of {self.name} is damaged")
-            return []
 
     def _select(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """The rows of a table with these columns, NULL for one that it has not; empty where the table is missing."""

@@ -125,6 +125,28 @@ def load(group: str, kind: str, name: str, expected: type = object) -> Any:
     return found
 
 
+def optional(module: str, package: str, extra: str, remedy: str = "") -> Any:
+    """A module of a package that not everybody needs.
+
+    Parameters
+    ----------
+    extra
+        Of this package, that brings it along.
+    remedy
+        What else may be done; begins with a comma, a semicolon or a bracket.
+
+    Raises
+    ------
+    UserError
+        It is not there, or its binary is for another machine; with the way to get it.
+    """
+    try:
+        return import_module(module)
+    except (ImportError, OSError) as error:
+        way = f"pip install 'onboard_estimation[{extra}]'{remedy}"
+        raise UserError(f"{package} cannot be loaded ({error}): {way}") from error
+
+
 def package_of(group: str, name: str) -> str:
     """The package, by its ROS name, that offers a name of a group; empty where that is not known."""
     point = _points(group).get(name)

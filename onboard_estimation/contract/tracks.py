@@ -55,10 +55,7 @@ class BodyTrack:
 
         Where the clock jumps back, the longest part is kept.
         """
-        usable = np.isfinite(values).all(axis=1)
-        if values.shape[1] == 7:
-            norm = np.sqrt(np.einsum("ij,ij->i", values[:, 3:], values[:, 3:]))
-            usable &= np.abs(np.where(usable, norm, 0.0) - 1.0) < 1e-2
+        usable = usable_poses(values)
         good_ns, good = (stamps_ns, values) if usable.all() else (stamps_ns[usable], values[usable])
         # Parts of a clock that jumps back overlap in time: mixed, they would be no motion at all.
         start, stop = clock_parts(good_ns, np.zeros(len(good_ns), dtype=np.int64), longest_gap_s=math.inf).longest()
@@ -118,6 +115,16 @@ class HeldValues:
         with_none = np.vstack([np.full(self.values.shape[1], np.nan), self.values])
         found: Rows = with_none[np.searchsorted(self.stamps_ns, stamps_ns, side="right")]
         return found
+
+
+def usable_poses(values: Rows) -> NDArray[np.bool_]:
+    """(M,) which of positions (M, 3) or poses (M, 7) are finite, with a unit quaternion."""
+    usable = np.asarray(np.isfinite(values).all(axis=1), dtype=np.bool_)
+    if values.shape[1] == 7:
+        with np.errstate(over="ignore"):
+            norm = np.sqrt(np.einsum("ij,ij->i", values[:, 3:], values[:, 3:]))
+        usable &= np.abs(np.where(usable, norm, 0.0) - 1.0) < 1e-2
+    return usable
 
 
 def mirror(values: Rows, axes: str) -> Rows:

@@ -44,13 +44,22 @@ def planar_poses(places: NDArray[np.float64], headings: NDArray[np.float64]) -> 
     return poses
 
 
+def about_vertical(heading_rad: ArrayLike) -> NDArray[np.float64]:
+    """(..., 3, 3) turns about z by headings (...)."""
+    headings = np.asarray(heading_rad, dtype=np.float64)
+    turns = np.zeros((*headings.shape, 3, 3))
+    turns[..., 0, 0] = turns[..., 1, 1] = np.cos(headings)
+    turns[..., 1, 0], turns[..., 0, 1] = np.sin(headings), -np.sin(headings)
+    turns[..., 2, 2] = 1.0
+    return turns
+
+
 def planar_covariance(covariance: ArrayLike, heading_rad: float) -> Matrix:
     """(3, 3) covariance of a planar pose's error as a body-frame twist.
 
     From the 36 numbers of a `PoseWithCovariance`, which are along the fixed axes of its frame.
     """
     fixed = np.asarray(covariance, dtype=np.float64).reshape(6, 6)[np.ix_(PLANAR, PLANAR)]
-    cosine, sine = np.cos(heading_rad), np.sin(heading_rad)
-    to_body = np.array([[cosine, sine, 0.0], [-sine, cosine, 0.0], [0.0, 0.0, 1.0]])
-    body: Matrix = to_body @ (0.5 * (fixed + fixed.T)) @ to_body.T
+    turn = about_vertical(heading_rad)
+    body: Matrix = turn.T @ (0.5 * (fixed + fixed.T)) @ turn
     return body

@@ -18,7 +18,7 @@ from onboard_estimation.bags.other_poses import possible_truth, unread_poses
 from onboard_estimation.bags.topics import POINT, POSE, TRANSFORM, TRUTH
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
 from onboard_estimation.base.series import Series
-from onboard_estimation.contract.tracks import BodyTrack
+from onboard_estimation.contract.tracks import BodyTrack, usable_poses
 from onboard_estimation.inspection.findings import findings
 from onboard_estimation.inspection.report import (
     Inspection,
@@ -69,7 +69,6 @@ _NEAR_FLIP_RAD = float(np.deg2rad(6.0))
 _REGULAR_SHARE = 0.8
 _REGULAR_BAND = 2.0
 _FEWEST_REGULAR = 10
-_QUATERNION_TOLERANCE = 0.01
 
 
 def inspect_with_robots(path: Path, progress: Callable[[str], None] = lambda step: None) -> Inspection:
@@ -320,11 +319,7 @@ def truth_report(
     topic: str, stamps_ns: Integers, values: Matrix, span_ns: tuple[int, int], zero_ns: int
 ) -> TruthReport:
     """Quality of a ground truth of poses (K, 7) or positions (K, 3), for sensors whose stamps span `span_ns`."""
-    usable = np.isfinite(values).all(axis=1)
-    if values.shape[1] == 7:
-        with np.errstate(over="ignore"):
-            norms = np.linalg.norm(np.where(np.isfinite(values[:, 3:]), values[:, 3:], 0.0), axis=1)
-        usable &= np.abs(norms - 1.0) < _QUATERNION_TOLERANCE
+    usable = usable_poses(values)
     stamps, first = np.unique(stamps_ns[usable], return_index=True)
     poses = values[usable][first]
     steps = np.diff(stamps) / NANOSECONDS_PER_SECOND

@@ -21,6 +21,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract.robot import Alignment
 from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, SO3, VECTOR
+from onboard_estimation.filtering.planar import about_vertical
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging.replay import EstimateSeries
 
@@ -93,12 +94,6 @@ def align_se3(estimate: Rows, truth: Rows) -> FrameAlignment:
 
 def _matched(estimate: Rows, truth: Rows) -> NDArray[np.intp]:
     return np.flatnonzero(np.isfinite(estimate).all(axis=1) & np.isfinite(truth).all(axis=1))
-
-
-def about_vertical(heading_rad: float) -> Rows:
-    """(3, 3) turn."""
-    cosine, sine = np.cos(heading_rad), np.sin(heading_rad)
-    return np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
 
 
 def _through(rotation: Rows, estimate: Vector, truth: Vector) -> FrameAlignment:

@@ -16,7 +16,7 @@ from onboard_estimation.base.series import SET_POSE, Fault, Held, Series, run_st
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import Changing
-from onboard_estimation.judging.alignment import about_vertical
+from onboard_estimation.filtering.planar import PLANAR, about_vertical
 from onboard_estimation.judging.options import WhatIf, is_part
 from onboard_estimation.judging.truth import truth_at
 
@@ -28,7 +28,6 @@ SHORTEST_PERIOD_S = 0.01
 
 _ALIASES = {"accel": "accelerometer", "linear_acceleration": "accelerometer", "angular_velocity": "gyro"}
 """Other names of components: short, and the message's own."""
-_PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
 def changed(recording: LoadedRecording, what_if: WhatIf, seed: int = 0) -> LoadedRecording:
@@ -236,7 +235,7 @@ def _message(x: float, y: float, heading_rad: float, noise: Matrix) -> NDArray[n
     """(43,) value of a PoseWithCovarianceStamped from a planar pose and its noise as a body-frame twist (3, 3)."""
     turn = about_vertical(heading_rad)
     covariance = np.zeros((6, 6))
-    covariance[np.ix_(_PLANAR, _PLANAR)] = turn @ noise @ turn.T
+    covariance[np.ix_(PLANAR, PLANAR)] = turn @ noise @ turn.T
     position = [x, y, 0.0]
     quaternion = [0.0, 0.0, math.sin(0.5 * heading_rad), math.cos(0.5 * heading_rad)]
     return np.concatenate([position, quaternion, covariance.ravel()])

@@ -44,7 +44,6 @@ class HealthReport:
     new: New
     name: str
     _before: dict[str, dict[str, float]] = field(default_factory=dict)
-    _lost: int = 0
 
     def __call__(
         self,
@@ -65,9 +64,7 @@ class HealthReport:
             See `Arrivals.counters` and `Arrivals.several`.
         """
         now, faults = pipeline.statistics(), pipeline.sensor_faults
-        lost = sum(one.get("lost", 0) for one in arrivals.values())
-        statuses = [self._filter_status(pipeline, estimates, lost - self._lost)]
-        self._lost = lost
+        statuses = [self._filter_status(pipeline, estimates)]
         if pipeline.estimator.phases:
             statuses.append(self._phase_status(pipeline))
         for channel in channels:
@@ -82,14 +79,12 @@ class HealthReport:
         self._before = now
         return self.new("diagnostic_msgs/msg/DiagnosticArray", header=header(self.new, stamp_ns), status=statuses)
 
-    def _filter_status(self, pipeline: Pipeline, estimates: int, lost: int) -> Any:
+    def _filter_status(self, pipeline: Pipeline, estimates: int) -> Any:
         level, text = OK, "running"
         if estimates == 0:
             level, text = WARN, "no estimate yet"
         elif pipeline.breakdowns:
             level, text = WARN, f"broke down {pipeline.breakdowns} times and went on from its last good state"
-        elif lost:
-            level, text = WARN, f"running, without {lost} readings that were lost since the last report"
         values = {
             "estimates": estimates,
             "breakdowns": pipeline.breakdowns,

@@ -27,7 +27,15 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Estimate, Matrix, Vector
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import HEIGHT, PLANAR, VERTICAL_VELOCITY, is_vertical, point_dimension
+from onboard_estimation.filtering.planar import (
+    HEIGHT,
+    PLANAR,
+    VERTICAL_VELOCITY,
+    about_vertical,
+    is_vertical,
+    planar_poses,
+    point_dimension,
+)
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.ros.measurements import MessageFault, stamp_ns
 from onboard_estimation.ros.sensor_messages import New, axes, header, pose
@@ -161,13 +169,8 @@ def _planar_odometry(space: StateSpace, means: Matrix, covariances: NDArray[np.f
     """Numbers (K, 85) of odometry of a pose in the plane, without a velocity; the pose's axes are the fixed ones."""
     pose, tangent = means[:, space.coordinates("pose")], space.tangent("pose")
     values = _IN_THE_PLANE[None].repeat(len(means), axis=0)
-    heading = pose[:, 2]
-    values[:, :2] = pose[:, :2]
-    values[:, 5], values[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
-    turn = np.zeros((len(means), 3, 3))
-    turn[:, 0, 0] = turn[:, 1, 1] = np.cos(heading)
-    turn[:, 1, 0] = np.sin(heading)
-    turn[:, 0, 1], turn[:, 2, 2] = -turn[:, 1, 0], 1.0
+    values[:, :7] = planar_poses(pose[:, :2], pose[:, 2])
+    turn = about_vertical(pose[:, 2])
     # Along the body's axes to along the fixed ones.
     turned = turn @ covariances[:, tangent, tangent] @ turn.transpose(0, 2, 1)
     values[:, _POSE_COVARIANCE].reshape(-1, 6, 6)[:, PLANAR[:, None], PLANAR] = turned
@@ -178,7 +181,7 @@ def _parts(space: StateSpace, *names: str) -> tuple[_Values, _Values]:
     """What gives the coordinates of some blocks, and their standard deviations."""
     at = np.concatenate([np.r_[space.coordinates(name)] for name in names])
     tangent = np.concatenate([np.r_[space.tangent(name)] for name in names])
-    return lambda means, _: means[:, at], lambda _, covariances: _stddevs(covariances)[:, tangent]
+    return lambda means, _: means[:, at], lambda _, covariances: np.sqrt(covariances[:, tangent, tangent])
 
 
 def _between_headings(space: StateSpace) -> tuple[_Values, _Values]:
@@ -212,7 +215,9 @@ def _odometry_of(space: StateSpace) -> _Values | None:
 
 def _spatial_odometry(space: StateSpace, means: Matrix, covariances: NDArray[np.float64]) -> Matrix:
     """Numbers (K, 85) of odometry of a body in space, its twist in the child frame; zero and unknown without it."""
-    rotations = _rotations(means[:, space.coordinates("attitude")])
+    from scipy.spatial.transform import Rotation  # late: planar robots start faster without
+
+    rotations = Rotation.from_quat(means[:, space.coordinates("attitude")])
     values = np.zeros((len(means), 85))
     values[:, _POSITION] = means[:, space.coordinates("position")]
     values[:, _QUATERNION] = means[:, space.coordinates("attitude")]
@@ -265,12 +270,6 @@ class _AxisOdometry:
         return values
 
 
-def _stddevs(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(K, n) of covariances (K, n, n)."""
-    deviations: NDArray[np.float64] = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    return deviations
-
-
 def coordinate_names(space: StateSpace) -> list[str]:
     """Name of every coordinate of a state, e.g. `pose.x`, as on `state`."""
     elements = {block.name: ("x", "y", "z", "w") if block.kind == SO3 else block.names for block in space.blocks}
@@ -280,13 +279,6 @@ def coordinate_names(space: StateSpace) -> list[str]:
 def _pair_names(space: StateSpace) -> list[str]:
     """Of the upper triangle of a covariance, as on `state_covariance`."""
     return [f"{space.names[i]}:{space.names[j]}" for i, j in zip(*np.triu_indices(space.dimension), strict=True)]
-
-
-def _rotations(quaternions: NDArray[np.float64]) -> Any:
-    """scipy's rotations of quaternions (K, 4) x, y, z, w; imported late, planar robots start faster without."""
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_quat(quaternions)
 
 
 class EstimateReader:

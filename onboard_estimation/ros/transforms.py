@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.measurement import Estimate, Vector
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import HEIGHT, is_vertical, point_dimension
+from onboard_estimation.filtering.planar import HEIGHT, is_vertical, planar_poses, point_dimension
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.ros.sensor_messages import New, axes, header
 
@@ -54,7 +54,7 @@ def estimate_transforms(
     base = base_pose(space, mean)
     if base is None:
         return {}
-    poses = {(prefix + MAP, prefix + ODOM): planar(odom), (prefix + ODOM, prefix + BASE): base}
+    poses = {(prefix + MAP, prefix + ODOM): _planar(odom), (prefix + ODOM, prefix + BASE): base}
     if bodies:
         name, (first, *_) = next(iter(bodies.items()))
         poses[prefix + BASE, prefix + name] = relative(base, first)
@@ -93,7 +93,7 @@ def base_pose(space: StateSpace, mean: Vector) -> Vector | None:
     """
     kinds = {block.name: block.kind for block in space.blocks}
     if kinds.get("pose") == SE2:
-        return planar(mean[space.coordinates("pose")])
+        return _planar(mean[space.coordinates("pose")])
     if "position" in kinds and kinds.get("attitude") == SO3:
         return np.concatenate([mean[space.coordinates("position")], mean[space.coordinates("attitude")]])
     if is_vertical(space):
@@ -103,23 +103,17 @@ def base_pose(space: StateSpace, mean: Vector) -> Vector | None:
     return None
 
 
-def planar(pose: ArrayLike) -> Vector:
+def _planar(pose: Vector) -> Vector:
     """The pose of x, y (m), heading (rad)."""
-    x, y, heading = np.asarray(pose, dtype=np.float64).tolist()
-    return np.array([x, y, 0.0, 0.0, 0.0, np.sin(0.5 * heading), np.cos(0.5 * heading)])
+    return planar_poses(pose[:2], pose[2])
 
 
 def from_roll_pitch_yaw(values: Sequence[float]) -> Vector:
     """The pose of x, y, z (m), roll, pitch, yaw (rad): turns about the fixed x, y and z axes, in this order."""
-    x, y, z, *angles = values
-    (cr, cp, cy), (sr, sp, sy) = np.cos(0.5 * np.array(angles)), np.sin(0.5 * np.array(angles))
-    quaternion = [
-        sr * cp * cy - cr * sp * sy,
-        cr * sp * cy + sr * cp * sy,
-        cr * cp * sy - sr * sp * cy,
-        cr * cp * cy + sr * sp * sy,
-    ]
-    return np.array([x, y, z, *quaternion])
+    place, turn = values[:3], np.array([0.0, 0.0, 0.0, 1.0])
+    for axis, angle in zip(np.eye(3), values[3:], strict=True):
+        turn = _product(np.append(np.sin(0.5 * angle) * axis, np.cos(0.5 * angle)), turn)
+    return np.concatenate([place, turn])
 
 
 def relative(parent: Vector, child: Vector) -> Vector:

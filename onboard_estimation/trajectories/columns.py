@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from onboard_estimation.bags.topics import listed
 from onboard_estimation.base.errors import UserError, first_of, short
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.filtering.planar import planar_poses
 
 Rows = NDArray[np.float64]
 
@@ -58,18 +59,15 @@ class Columns(NamedTuple):
     def values(self, numbers: Rows) -> tuple[Rows, Rows | None]:
         """Poses (K, 7) or positions (K, 3), and covariances (K, 6, 6) along the fixed axes, from numbers (K, d)."""
         column = dict(zip(self.read, numbers.T, strict=True))
-        poses = np.zeros((len(numbers), 7))
-        for axis, name in enumerate(("x_m", "y_m", "z_m")):
-            poses[:, axis] = column.get(name, 0.0)
+        nothing = np.zeros(len(numbers))
+        poses = np.column_stack([column.get(name, nothing) for name in ("x_m", "y_m", "z_m")])
         heading = column.get("heading_rad")
         if heading is None and "heading_deg" in column:
             heading = np.deg2rad(column["heading_deg"])
         if heading is not None:
-            poses[:, 5], poses[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
+            poses = np.hstack([poses, planar_poses(poses[:, :2], heading)[:, 3:]])
         elif QUATERNION[0] in column:
-            poses[:, 3:] = np.column_stack([column[name] for name in QUATERNION])
-        else:
-            poses = poses[:, :3]
+            poses = np.column_stack([poses, *(column[name] for name in QUATERNION)])
         return poses, _covariances(column, len(numbers))
 
 

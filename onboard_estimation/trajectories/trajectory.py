@@ -18,7 +18,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
-from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.planar import about_vertical, planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.judging.alignment import turned
 from onboard_estimation.judging.replay import EstimateSeries
@@ -180,9 +180,7 @@ def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateS
     covariances, notes = _usable(trajectory.name, space, fixed)
     turn = np.tile(np.eye(size), (len(poses), 1, 1))
     if kind == "planar":  # the error is a twist in the body's frame
-        heading = means[:, 2]
-        cosine, sine = np.cos(heading), np.sin(heading)
-        turn[:, 0, 0], turn[:, 0, 1], turn[:, 1, 0], turn[:, 1, 1] = cosine, sine, -sine, cosine
+        turn = about_vertical(-means[:, 2])
     elif kind == "pose":
         turn[:, 3:, 3:] = Rotation.from_quat(poses[:, POSE.orientation]).inv().as_matrix()
     return space, EstimateSeries(trajectory.stamps_ns, means, turned(turn, covariances)), notes

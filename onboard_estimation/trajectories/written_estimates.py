@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -233,16 +233,11 @@ def _pose(space: StateSpace, columns: dict[str, Column]) -> tuple[list[str], lis
     else:  # a height alone is no position
         return [], []
     covariances = found[:, 7:].reshape(-1, 6, 6)
-    if _COVARIANCE not in columns or not _stated(covariances, axes):
+    variances = np.diagonal(covariances, axis1=1, axis2=2)[:, axes]
+    if _COVARIANCE not in columns or not np.all((variances > 0.0) & (variances < UNKNOWN_VARIANCE)):
         return names, [values]
     planar = 2 not in axes
     pairs = [(i, j) for place, i in enumerate(axes) for j in axes[place:]]
-    deviations = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2)[:, axes], 0.0))
     spreads = np.column_stack([covariances[:, i, j] for i, j in pairs])
     names += [stddev_name(axis, planar) for axis in axes] + [covariance_name(i, j, planar) for i, j in pairs]
-    return names, [values, deviations, spreads]
-
-
-def _stated(covariances: Rows, axes: Sequence[int]) -> bool:
-    variances = np.diagonal(covariances, axis1=1, axis2=2)[:, axes]
-    return bool(np.all(variances > 0.0) and np.all(variances < UNKNOWN_VARIANCE))
+    return names, [values, np.sqrt(variances), spreads]

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import optional
 from onboard_estimation.contract import picture
 from onboard_estimation.contract.reported import planar_position
 from onboard_estimation.filtering.planar import HEIGHT, is_vertical
@@ -72,12 +73,7 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
     UserError
         viser is not installed, the port is taken, the host is none of this machine, or an allowed one is none at all.
     """
-    try:
-        import viser
-    except ImportError as error:
-        raise UserError(
-            "the live picture needs viser: pip install 'onboard_estimation[view]' (or pip install 'viser>=1.1')"
-        ) from error
+    viser = optional("viser", "viser", "view")
     _check_place(page)
     places = allowed_places(page.host, page.allowed_hosts)
     with ExitStack() as ends:

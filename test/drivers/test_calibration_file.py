@@ -19,8 +19,8 @@ NEAR = st.tuples(*(st.floats(one - 0.2, one + 0.2) for one in np.eye(3).ravel())
 TRIPLE = st.tuples(FINITE, FINITE, FINITE)
 CALIBRATIONS = st.builds(
     ImuCalibration,
-    st.builds(AccelerometerErrors, st.just("bias and matrix"), TRIPLE, st.just((0.1, 0.1, 0.1)), NEAR),
-    st.builds(GyroErrors, st.just("bias and matrix"), TRIPLE, st.just(()), NEAR),
+    st.builds(AccelerometerErrors, st.just("bias and matrix"), NEAR, st.just(()), TRIPLE, st.just((0.1, 0.1, 0.1))),
+    st.builds(GyroErrors, st.just("bias and matrix"), NEAR, st.just(()), TRIPLE, st.just(())),
 )
 
 
@@ -43,9 +43,9 @@ def test_what_is_written_is_read_back_and_corrects_readings_row_by_row(one: ImuC
     np.testing.assert_array_equal(values, before)
     np.testing.assert_allclose(one.apply(values[0]), out[0], rtol=1e-12)
     np.testing.assert_array_equal(ImuCalibration().apply(values), values)
-    for part, errors in ((slice(0, 3), one.gyro), (slice(3, 6), one.accelerometer)):
-        bias = np.array(list(vars(errors).values())[1])
-        expected = (values[:, part] - bias) @ np.reshape(errors.matrix, (3, 3)).T
+    gyro, accelerometer = (one.gyro, one.gyro.bias_rad_s), (one.accelerometer, one.accelerometer.bias_m_s2)
+    for part, (errors, bias) in ((slice(0, 3), gyro), (slice(3, 6), accelerometer)):
+        expected = (values[:, part] - np.array(bias)) @ np.reshape(errors.matrix, (3, 3)).T
         np.testing.assert_allclose(out[:, part], expected, rtol=1e-9, atol=1e-12)
 
 

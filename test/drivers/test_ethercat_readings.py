@@ -87,7 +87,7 @@ def test_whatever_a_device_sends_only_finite_readings_within_its_range_come_out(
     size = device.input_type.itemsize
     records = data.draw(st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=20))
     if description.has_wrench:
-        readout = Wrench(WrenchConfiguration(publish_faulty=True), 1000.0).readout(description)
+        readout = Wrench(WrenchConfiguration(), 1000.0).readout(description)
         middle, most = 0.0, np.array(description.largest)
     else:
         readout = pressure_readout(description, "voltage_1", PressureConfiguration(), 0.0, 1000.0)

@@ -47,7 +47,6 @@ def feedback(second_us: int, received: bool = True, gyro_z: float = 0.0) -> Feed
         ({"imu_names": ["x", "y", "z/.."]}, "can be no part of a topic's name"),
         ({"command_lifetime_ms": 0}, "command_lifetime_ms"),  # which means for ever
         ({"lookup_timeout_s": -1.0}, "lookup_timeout_s"),  # which the library takes for ever
-        ({"source": "log"}, "name a .hebilog"),
     ],
 )
 def test_what_the_library_would_crash_or_hang_on_is_refused_before(change: dict[str, Any], words: str) -> None:

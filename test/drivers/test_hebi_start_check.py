@@ -31,8 +31,6 @@ def test_modules_that_lie_still_and_are_right_are_said_to_be_with_rate_asked_and
     uneven = at_rest()
     uneven[0], uneven[2] = uneven[0][:360], uneven[2][:370]
     assert judged(configured(), uneven, 2.0)[1].startswith("3 modules answer 180 to 190 times a second, asked 200")
-    slow = judged(configured(source="log", log="x"), at_rest(50), 2.0)
-    assert slow == ([], "3 modules answer 25 times a second; at rest their gyros and gravity are plausible")
 
 
 @pytest.mark.parametrize(

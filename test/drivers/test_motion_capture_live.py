@@ -39,9 +39,9 @@ class System(NamedTuple):
 
 SYSTEMS = {
     "optitrack": System(
-        ("clock_skew_ppm:=90.0", "occlude_every_s:=1.5"),
+        ("clock_skew_ppm:=90.0", "occlusion_rate:=0.3"),
         "no answer from a NatNet server",
-        ("for 10 s: no answer", "published: /salp/ground_truth/box/pose, /salp/ground_truth/arm/pose"),
+        ("waiting: no answer", "published: /salp/ground_truth/box/pose, /salp/ground_truth/arm/pose"),
         ("lost", "reconnections", "of_other_senders"),
     ),
     "vicon": System(

@@ -137,26 +137,16 @@ def test_what_cannot_be_played_is_left_out_and_counted(tmp_path: Path) -> None:
 def test_a_topic_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
     stamps = regular(50)
     spare = Series(imu_channel("spare"), stamps, noise(50))
-    path = written(tmp_path / "bag", low(stamps), high(stamps), spare)
-    ready = "-p low_g_topic:=/hopper/imu/high_g/data_raw or -p low_g_topic:=/hopper/imu/low_g/data_raw or -p low_g_"
-    for asked, words in (
-        ({"low_g_topic": "imu/body"}, f"no imu/body; set {ready}topic:=/hopper/imu/spare/data_raw"),
-        ({"low_g_topic": "data_raw"}, "several data_raw"),
-        ({"low_g_topic": "/hopper/imu/high_g/data_raw"}, "are both /hopper/imu/high_g/data_raw"),
-    ):
-        with pytest.raises(UserError) as error:
-            played(path, **asked)
-        assert words in str(error.value)
+    path = written(tmp_path / "bag", low(stamps), spare)
+    with pytest.raises(UserError, match=r"has no /imu/body; it has /hopper/imu/low_g/data_raw, /hopper/imu/spare"):
+        played(path, low_g_topic="/imu/body")
     # Under another name, and without the other chip.
-    source, found = played(path, low_g_topic="/hopper/imu/spare/data_raw", high_g_topic="")
+    source, found = played(path, low_g_topic="/hopper/imu/spare/data_raw")
     assert source.absent == HIGH_G.sensor
     assert set(found) == {LOW_G.topic}
     np.testing.assert_array_equal(found[LOW_G.topic].values, spare.values)
-    with pytest.raises(UserError, match=r"neither imu/low_g/data_raw nor .* set -p low_g_topic:=/x/imu/spare/data_raw"):
+    with pytest.raises(UserError, match=r"neither imu/low_g/data_raw nor .*: set low_g_topic, .* /x/imu/spare"):
         played(written(tmp_path / "other", spare, namespace="/x"))
-    pose = Series(truth_channel("body"), stamps, np.tile(np.eye(7)[3], (50, 1)))
-    with pytest.raises(UserError, match="it has no topic of type sensor_msgs/msg/Imu"):
-        played(written(tmp_path / "none", pose))
 
 
 # On the wire

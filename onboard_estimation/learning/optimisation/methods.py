@@ -14,6 +14,7 @@ from scipy import optimize
 from scipy.stats import rankdata
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.installed import optional
 from onboard_estimation.learning.optimisation.problem import LOG, Problem, Settings
 
 Array = NDArray[np.float64]
@@ -154,13 +155,7 @@ def covariance_matrix_adaptation(evaluate: Evaluate, problem: Problem, settings:
     UserError
         The package `cma` is not installed, or there is one parameter only.
     """
-    try:
-        import cma  # takes a second, and is an extra
-    except ImportError:
-        raise UserError(
-            "method cma needs the package cma, which is not installed: pip install 'onboard_estimation[training]', or "
-            "choose the method genetic or differential_evolution"
-        ) from None
+    cma = optional("cma", "cma", "training", ", or choose the method genetic or differential_evolution")
     if problem.count < 2:
         raise UserError("method cma needs at least two parameters; choose the method genetic or differential_evolution")
     generator = np.random.default_rng(settings.seed)

@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.bags.message_types import new
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.measurement import Estimate
+from onboard_estimation.filtering.planar import planar_poses
 from onboard_estimation.ros import markers as m
 from onboard_estimation.ros import transforms as tf
 from salp_estimation.model.configuration import SalpConfiguration
@@ -117,7 +118,9 @@ def test_ellipses_and_wedge_hold_95_percent(scene: m.Scene, estimate: Estimate) 
 
 
 def test_frames_stamps_and_ids(scene: m.Scene, estimate: Estimate) -> None:
-    truth = {name: tf.planar(pose) for name, pose in zip(CONFIGURATION.chain.link_names, np.eye(3), strict=True)}
+    places = np.eye(3)
+    poses = planar_poses(places[:, :2], places[:, 2])
+    truth = dict(zip(CONFIGURATION.chain.link_names, poses, strict=True))
     path = np.array([[0.0, 0.0], [0.1, 0.2]])
     markers = [*scene.estimate(estimate), *scene.truth(STAMP_NS, truth), *scene.text(estimate), *scene.legend(estimate)]
     markers += [*scene.path(STAMP_NS, path), *scene.path(STAMP_NS, path, truth=True)]

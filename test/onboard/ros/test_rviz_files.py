@@ -23,7 +23,6 @@ from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.ros.transforms import planar
 
 ROBOTS = {robot.name: robot for robot in all_robots()}
 CONFIG = Path(__file__).parents[3] / "config"
@@ -139,7 +138,7 @@ def test_rviz_shows_topics_that_are_published_in_frames_of_the_nodes(name: str) 
     # Every namespace of the markers can be switched.
     robot, configuration, space, estimate = parts_of(name)
     scene, path = Scene(new, robot, configuration, space), np.zeros((2, 2))
-    bodies = dict.fromkeys(robot.truth_specification(configuration).bodies, planar([0.0, 0.0, 0.0]))
+    bodies = dict.fromkeys(robot.truth_specification(configuration).bodies, np.eye(7)[6])
     drawn = [*scene.estimate(estimate), *scene.truth(1, bodies), *scene.text(estimate), *scene.legend(estimate)]
     if name == "salp":
         drawn += [*scene.path(1, path), *scene.path(1, path, truth=True)]
