@@ -511,8 +511,8 @@ class Run:
     def save(self, folder: PathLike) -> Path:
         """Write the run folder, with report, plots and estimates, as `evaluate` does; UserError where it cannot be."""
         check_output(Path(folder), folder=True)
-        with content_hashes({"bag": self.source.bag, "config": self.source.options.config}) as hashes:
-            evaluated(self.source, self.source.estimators[0], Path(folder), hashes)
+        hashes = content_hashes({"bag": self.source.bag, "config": self.source.options.config})
+        evaluated(self.source, self.source.estimators[0], Path(folder), hashes)
         return Path(folder)
 
     def summary(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from onboard_estimation.base import installed, kernel_files, ros2
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kernel_cache import NUMBA_VARIABLE, OVERRIDE_VARIABLE
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.live.session import discovery_range, domain_id, graph_node, port_is_free
+from onboard_estimation.live.session import discovery_range, domain_id, graph_node
 from onboard_estimation.realtime.machine_facts import field_of, governor, middleware, number_in, text_of
 from onboard_estimation.realtime.warmup import is_temporary
 
@@ -42,10 +42,7 @@ _FROM_AN_INSTALLATION = {
 _CAP_SYS_NICE = 23
 _TIME_ERROR = 5
 _LOW_BYTES, _VERY_LOW_BYTES = 5 * 10**9, 10**8
-_PARTICIPANTS = 32
 _HIGHEST_LINUX_DOMAIN = 101
-_MULTICAST_FLAG = 0x1000
-_UP_FLAG = 0x1
 _GOOD_BUFFER_BYTES = 4 * 2**20
 
 _Found: TypeAlias = "tuple[Any, ...]"
@@ -191,11 +188,6 @@ def _priority() -> Iterator[_Found]:
         yield "note", "not allowed; only drivers with cycles of 1 ms need it", repair
 
 
-def _isolated() -> Iterator[_Found]:
-    cpus = text_of(Path("/sys/devices/system/cpu/isolated")).strip()
-    yield "ok", f"{os.cpu_count() or 1}, isolated for real-time work: {cpus or 'none'}"
-
-
 def _runtime() -> Iterator[_Found]:
     try:
         ros2.require()
@@ -257,31 +249,6 @@ def _receive_buffer() -> Iterator[_Found]:
     yield _graded(text, well=size >= _GOOD_BUFFER_BYTES, otherwise=lost, repair=repair)
 
 
-def _loopback() -> Iterator[_Found]:
-    flags = int(text_of(Path("/sys/class/net/lo/flags")) or "0", 16)
-    if not flags:
-        yield "note", "its state cannot be read here"
-    elif not flags & _UP_FLAG:
-        yield "fault", "lo is down", "sudo ip link set lo up"
-    else:
-        without = "up, without multicast: discovery on this machine goes by unicast, as is usual"
-        yield "ok", "up, with multicast" if flags & _MULTICAST_FLAG else without
-
-
-def _ports() -> Iterator[_Found]:
-    """The ports of DDS's participants: each process needs one of the first few."""
-    if not _domain_is_one():
-        return
-    domain, repair = domain_id(), "end processes, or use another domain"
-    taken = [index for index in range(_PARTICIPANTS) if not port_is_free(7410 + 250 * domain + 2 * index)]
-    text = f"{len(taken)} of the first {_PARTICIPANTS} places of domain {domain} are in use"
-    if len(taken) == _PARTICIPANTS:
-        yield "fault", f"{text}: no further process can join", repair
-    else:
-        unneeded = repair.replace("processes", "processes that are not needed")
-        yield _graded(text, well=len(taken) <= _PARTICIPANTS - 6, repair=unneeded)
-
-
 def _exchange() -> Iterator[_Found]:
     """Start a second process that publishes, and wait for its message."""
     if ros2.rclpy_folder() is None or not _domain_is_one():
@@ -333,15 +300,12 @@ _LOOKS: dict[str, Callable[[], Iterator[_Found]]] = {
     "optional packages": _optional_packages,
     "CPU frequency": _governor,
     "real-time priority": _priority,
-    "CPUs": _isolated,
     "ROS 2": _runtime,
     "DDS": _middleware,
     **{name: partial(_package, name) for name in _FROM_AN_INSTALLATION},
     "domain": _domain,
     "discovery": _discovery,
     "UDP buffer": _receive_buffer,
-    "loopback": _loopback,
-    "ports": _ports,
     "self-test": _exchange,
 }
 """What is looked at, in the order of the report."""

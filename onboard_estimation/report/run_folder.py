@@ -13,9 +13,7 @@ import hashlib
 import os
 import platform
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -82,8 +80,8 @@ def _claim(folder: Path) -> socket.socket | None:
     return claim
 
 
-def content_hash(path: Path, stop: threading.Event | None = None) -> str:
-    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names; empty where it was stopped."""
+def content_hash(path: Path) -> str:
+    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names."""
     digest = hashlib.sha256()
     path, _ = file_and_node(path)
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
@@ -92,24 +90,12 @@ def content_hash(path: Path, stop: threading.Event | None = None) -> str:
         with open_regular(file) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 digest.update(piece)
-                if stop is not None and stop.is_set():
-                    return ""
     return digest.hexdigest()
 
 
-@contextmanager
-def content_hashes(inputs: Mapping[str, Path | None]) -> Iterator[Future[dict[str, str]]]:
-    """Hashes of some files or folders, by role, from a thread beside; leaving the block ends the thread.
-
-    A bag of an hour takes seconds, in which Python is free for other work. `Future.result` waits for them, and raises
-    OSError where a file cannot be read.
-    """
-    stop = threading.Event()
-    with ThreadPoolExecutor(1, "content hashes") as pool:
-        try:
-            yield pool.submit(lambda: {role: content_hash(path, stop) for role, path in inputs.items() if path})
-        finally:
-            stop.set()
+def content_hashes(inputs: Mapping[str, Path | None]) -> dict[str, str]:
+    """Hashes of some files or folders, by role; OSError where one cannot be read."""
+    return {role: content_hash(path) for role, path in inputs.items() if path}
 
 
 def write_run(
