@@ -223,10 +223,6 @@ def _domain() -> Iterator[_Found]:
     yield _graded(f"{domain} ({origin})", well=well, otherwise=shared, repair=f"use 0 to {_HIGHEST_LINUX_DOMAIN}")
 
 
-def _domain_is_one() -> bool:
-    return next(_domain())[0] != "fault"
-
-
 def _discovery() -> Iterator[_Found]:
     reach, peers = discovery_range(), os.environ.get("ROS_STATIC_PEERS", "")
     more, repair = f", and peers {peers}" if peers else "", "export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST"
@@ -251,7 +247,7 @@ def _receive_buffer() -> Iterator[_Found]:
 
 def _exchange() -> Iterator[_Found]:
     """Start a second process that publishes, and wait for its message."""
-    if ros2.rclpy_folder() is None or not _domain_is_one():
+    if ros2.rclpy_folder() is None or next(_domain())[0] == "fault":
         return
     token = uuid.uuid4().hex
     topic = f"/_doctor_{os.getpid()}"
