@@ -29,12 +29,6 @@ from onboard_estimation.realtime.warmup import is_temporary
 
 EXCHANGE_S = 10.0
 
-_OPTIONAL = {
-    "serial": ("pyserial", "IMUs on serial ports", "pip install 'onboard_estimation[serial]'"),
-    "hebi": ("hebi-py", "HEBI actuators", "pip install 'onboard_estimation[hebi]'"),
-    "pysoem": ("pysoem", "EtherCAT force sensors", "pip install pysoem"),
-    "viser": ("viser", "`view`, live pictures without RViz", "pip install 'onboard_estimation[view]'"),
-}
 _FROM_AN_INSTALLATION = {
     "tf2_msgs": "nodes publish no tf, which RViz needs",
     "launch": "launch files run by `onboard-estimation launch`",
@@ -156,17 +150,6 @@ def _serial_ports() -> Iterator[_Found]:
         else:
             repair = "sudo usermod -aG dialout $USER, then log in anew"
             yield "fault", f"{port} may not be opened by this user", repair
-
-
-def _optional_packages() -> Iterator[_Found]:
-    missing = {name: about for name, about in _OPTIONAL.items() if importlib.util.find_spec(name) is None}
-    there = ", ".join(about[0] for name, about in _OPTIONAL.items() if name not in missing) or "none"
-    if not missing:
-        yield "ok", there
-        return
-    text = "; ".join(f"{package} for {purpose}" for package, purpose, _ in missing.values())
-    repair = "; ".join(dict.fromkeys(repair for _, _, repair in missing.values()))
-    yield "ok", f"installed: {there}. Not installed: {text}", repair
 
 
 def _governor() -> Iterator[_Found]:
@@ -293,7 +276,6 @@ _LOOKS: dict[str, Callable[[], Iterator[_Found]]] = {
     "disk": _space,
     "clock": _synchronisation,
     "serial ports": _serial_ports,
-    "optional packages": _optional_packages,
     "CPU frequency": _governor,
     "real-time priority": _priority,
     "ROS 2": _runtime,

@@ -16,7 +16,7 @@ from onboard_estimation.realtime import doctor
 from onboard_estimation.realtime.doctor import Finding
 
 EXPECTED = {
-    "Python", "drivers", "kernel cache", "disk", "clock", "serial ports", "optional packages",
+    "Python", "drivers", "kernel cache", "disk", "clock", "serial ports",
     "CPU frequency", "real-time priority", "ROS 2", "DDS", "domain", "discovery", "UDP buffer", "self-test",
 }  # fmt: skip
 
