@@ -14,6 +14,9 @@ from onboard_estimation.base import kernel_cache
 
 if TYPE_CHECKING:
     from onboard_estimation.api import *  # noqa: F403
+    from onboard_estimation.base.errors import UserError
+    from onboard_estimation.contract.trained import Learned
+    from onboard_estimation.judging.options import JudgeSettings, TuningSettings, WhatIf
 
 __all__ = [
     "JudgeSettings",
