@@ -5,7 +5,6 @@ Whether a place can be written is tried before the work whose result it shall ho
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -70,21 +69,6 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
             needed = f"{len(data) / 1e6:.1f} MB needed, "
             raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path)}") from error
         raise
-
-
-def write_sealed(path: Path, content: bytes, what: str) -> None:
-    """Write a file behind its checksum, see `write_atomically`."""
-    write_atomically(path, hashlib.sha256(content).digest() + content, what)
-
-
-def read_sealed(path: Path) -> bytes | None:
-    """What `write_sealed` wrote; None where that is not there, or damaged."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    size = hashlib.sha256().digest_size
-    return content[size:] if hashlib.sha256(content[size:]).digest() == content[:size] else None
 
 
 @contextmanager

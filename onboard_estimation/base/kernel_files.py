@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from onboard_estimation.base.atomic_file import read_sealed, write_sealed
+from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.errors import UserError
 
 SUFFIX = ".kernel"
@@ -41,6 +41,7 @@ _PARAMETERS = {
     "load": ["self", "key"],
     "flush": ["self"],
 }
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class KernelFiles:
@@ -63,8 +64,12 @@ class KernelFiles:
 
     def load(self, key: object) -> Any:
         """What was saved under the key, or None."""
-        content = read_sealed(self._path(key))
-        if content is None:
+        try:
+            content = self._path(key).read_bytes()
+        except OSError:
+            return None
+        digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != digest:
             return None
         stamp, saved_key, data = pickle.loads(content)  # noqa: S301 as numba does
         return data if (stamp, saved_key) == (self._stamp, key) else None
@@ -76,7 +81,7 @@ class KernelFiles:
         content = dumps((self._stamp, key, data))
         what = f"compiled kernels are not kept in {self._folder} and compile anew at the next start: {self._base}"
         try:
-            write_sealed(self._path(key), content, what)
+            write_atomically(self._path(key), hashlib.sha256(content).digest() + content, what)
         except UserError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 

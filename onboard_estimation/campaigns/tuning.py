@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import Parameter, describe, to_mapping, to_parameter_file
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.kept_results import keeping
+from onboard_estimation.base.kept_results import keepable, keeping
 from onboard_estimation.base.presentation import flatten, format_number, shown_alike, words
 from onboard_estimation.base.workers import Workers
 from onboard_estimation.campaigns.score import Score, Scored, score
@@ -42,6 +42,7 @@ from onboard_estimation.learning.optimisation.problem import (
 )
 from onboard_estimation.report.run_folder import content_hash
 
+keepable(Score)
 FACTOR = 30.0
 """A parameter is searched between its value divided by this and times this, where no bounds are given."""
 _NOISE = re.compile(r"noise|stddev|error|walk|sigma|density|variance")

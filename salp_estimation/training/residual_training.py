@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.kept_results import keepable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 from onboard_estimation.base.workers import all_of, sharers
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -289,6 +290,9 @@ class HeldOutErrors:
     def rms_deg(self) -> float:
         """Of all joint angles."""
         return float(np.rad2deg(np.sqrt(np.mean(self.errors_rad**2))))
+
+
+keepable(Population, SparseGaussianProcesses, HeldOutErrors)
 
 
 def _beside_references(judged: Sequence[HeldOutErrors], runs: Sequence[TrainingRun]) -> Rows:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import describe
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.base.kept_results import keepable
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.base.workers import sharers
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -94,6 +95,9 @@ class Score:
         names = ("log_density", "within_one", "within_three", "nees")
         figures = {name: float(np.mean([getattr(one, name) for one in scores])) for name in names}
         return cls(**figures, rmse_m=float(np.sqrt(np.mean([one.rmse_m**2 for one in scores]))))
+
+
+keepable(Score)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.core.campaigns import Cluster, cluster
 from onboard_estimation.base import workers as module
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.kept_results import KeptResults, keeping
+from onboard_estimation.base.kept_results import KeptResults, keepable, keeping
 from onboard_estimation.base.workers import Workers, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
@@ -96,6 +96,9 @@ class Plain:
     other: Any
 
 
+keepable(Named, Plain)
+
+
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
 ARRAYS = arrays(st.sampled_from(["f8", "i8", "u1", "?", "U3"]), array_shapes(min_dims=1, max_side=3))
 VALUES = st.recursive(
@@ -120,7 +123,7 @@ def test_kept_results_come_back_the_same_and_damaged_ones_are_computed_anew(
         return KeptResults(Workers(), tmp_path).once(compute)
 
     with suppress(FileNotFoundError):
-        (tmp_path / "1-0.kept").unlink()
+        (tmp_path / "1-0.npz").unlink()
     assert kept(lambda: value) is value
     again = kept(lambda: pytest.fail("it was not kept"))
     assert repr(again) == repr(value)

@@ -28,7 +28,7 @@ from onboard_estimation.judging.simulated_bags import write_series
 from onboard_estimation.judging.sources import load_configuration
 from onboard_estimation.judging.what_if import with_beacon
 from onboard_estimation.report import run_folder
-from onboard_estimation.report.run_folder import content_hash
+from onboard_estimation.report.run_folder import content_hashes
 from salp_estimation.estimators.residual_model import ResidualModel
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
@@ -79,7 +79,10 @@ def test_training_says_what_it_found_and_with_what(folder: Path) -> None:
     said = json.loads((folder / "model.json").read_text())
     assert said["form"] == "local"
     assert said["points"] == sum(run["points"] for run in said["runs"].values())
-    hashes = {gait: content_hash(folder / gait) for gait in GAITS}
+    hashes = {}
+    for gait in GAITS:
+        with content_hashes({"bag": folder / gait}) as hashing:
+            hashes[gait] = hashing.result()["bag"]
     assert {name: run["sha256"] for name, run in said["runs"].items()} == hashes
     found = {one["name"]: one for one in said["parameters"]}
     # The scenario draws dry friction of wheels and joints, a harness and a lag: all act against the motion.
