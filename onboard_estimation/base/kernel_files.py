@@ -9,6 +9,10 @@ Here the name of a file is the hash of its key, and the file says itself what it
 nothing that two processes could write in different order, hence no lock that a dead process, or a folder on a network,
 could spoil. A file that is damaged, unreadable or of another key counts as none, and the kernel is compiled.
 
+A kernel that is loaded needs nothing of what numba compiles with. numba loads that all the same, scipy's linear algebra
+among it: half of the time to a node's first kernel. Here it is left until a kernel is compiled, or until one is loaded
+that asks for a symbol that is not known without: LLVM ends the process where it links what nobody knows.
+
 numba knows a source file by its path and, up to 0.67, by its time, so that a copy (a colcon workspace, a wheel, another
 clone) would compile everything anew. Here a package's kernels lie under its name, and what they are of is the content.
 """
@@ -19,6 +23,7 @@ import hashlib
 import importlib.machinery
 import inspect
 import pickle
+import struct
 import sys
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -41,7 +46,14 @@ _PARAMETERS = {
     "load": ["self", "key"],
     "flush": ["self"],
 }
+_LOADS = "load_overload"
+_LOADS_NAMES = {"self", "sig", "target_context", "refresh", "_guard_against_spurious_io_errors", "_load_overload"}
+"""All that numba's method of `Cache` is made of."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_SYMBOL_TABLE = 2  # type of a section
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_MADE_BY_THE_LINKER = frozenset({b"_GLOBAL_OFFSET_TABLE_"})
 
 
 class KernelFiles:
@@ -72,7 +84,11 @@ class KernelFiles:
         if hashlib.sha256(content).digest() != digest:
             return None
         stamp, saved_key, data = pickle.loads(content)  # noqa: S301 as numba does
-        return data if (stamp, saved_key) == (self._stamp, key) else None
+        if (stamp, saved_key) != (self._stamp, key):
+            return None
+        if not can_be_linked(data):
+            _load_what_compiles()
+        return data
 
     def save(self, key: object, data: object) -> None:
         """Save under the key; where that fails (a full disk), the kernel runs all the same, and one warning says so."""
@@ -123,6 +139,10 @@ def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None], pa
             where_impossible(f"numba {numba} has no {_REPLACED}.{name}({', '.join(parameters[1:])})")
             return
     setattr(caching, _REPLACED, KernelFiles)
+    cache = getattr(caching, "Cache", None)
+    code = getattr(getattr(cache, _LOADS, None), "__code__", None)
+    if code is not None and {*code.co_varnames, *code.co_names} == _LOADS_NAMES:
+        setattr(cache, _LOADS, _load_overload)
     _know_by_name(caching, packages)
 
 
@@ -151,6 +171,28 @@ def package_of(source: Path) -> str:
     return ".".join(parts)
 
 
+def _load_overload(cache: Any, sig: Any, target_context: Any) -> Any:
+    """In place of numba's `Cache.load_overload`, which refreshes the context first: loads all that compiles."""
+    try:
+        from numba.core.runtime import nrt
+
+        nrt.rtsys.initialize(target_context)  # memory of arrays: kernels that are loaded call it
+    except (ImportError, AttributeError):  # a numba of another build
+        target_context.refresh()
+    with cache._guard_against_spurious_io_errors():
+        loaded = cache._load_overload(sig, target_context)
+        if loaded is not None:
+            return loaded
+    target_context.refresh()
+    return None
+
+
+def _load_what_compiles() -> None:
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()
+
+
 class _WhenImported(MetaPathFinder):
     """Calls a function with numba's module once it is imported: importing numba for that would cost every start."""
 
@@ -175,3 +217,47 @@ class _WhenImported(MetaPathFinder):
 
         spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]
         return spec
+
+
+def can_be_linked(payload: Any) -> bool:
+    """Whether all that a kernel needs is known to LLVM already, before numba has loaded what it compiles with.
+
+    Parameters
+    ----------
+    payload
+        What numba keeps of a kernel (its `CompileResult` reduced).
+
+    Returns
+    -------
+    False as well where the payload is built otherwise, or not for 64-bit Linux.
+    """
+    import llvmlite.binding
+
+    try:
+        _, kind, (code, _) = payload[0]
+        names = undefined_symbols(code) if kind == "object" else None
+    except (TypeError, ValueError, IndexError, KeyError):
+        return False
+    if names is None:
+        return False
+    return all(llvmlite.binding.address_of_symbol(name.decode()) for name in names - _MADE_BY_THE_LINKER)
+
+
+def undefined_symbols(code: bytes) -> set[bytes] | None:
+    """Names that an object file in ELF, 64-bit and little-endian, does not define itself; None for any other file."""
+    if code[:6] != b"\x7fELF\x02\x01":
+        return None
+    try:
+        (start,), (size, count) = struct.unpack_from("<Q", code, 0x28), struct.unpack_from("<HH", code, 0x3A)
+        sections = [_SECTION.unpack_from(code, start + i * size) for i in range(count)]
+        found = set()
+        for _, kind, _, _, offset, length, strings, _, _, _ in sections:
+            if kind != _SYMBOL_TABLE:
+                continue
+            names = sections[strings][4]
+            for name, _, _, section, _, _ in _SYMBOL.iter_unpack(code[offset : offset + length]):
+                if section == 0 and name:
+                    found.add(code[names + name : code.index(b"\0", names + name)])
+    except (struct.error, IndexError, ValueError):
+        return None
+    return found if sections else None

@@ -22,12 +22,16 @@ def total(values):
     for value in values:
         result += value
     return result
+
+@njit(cache=True)
+def hashed(text):
+    return hash(text)
 """
 USE = """
 import sys
 import numpy as np
 import onboard_estimation
-from probe import total
+from probe import hashed, total
 print(*(total(np.arange(10, dtype=one)) for one in sys.argv[1:]), len(total.stats.cache_hits))
 """
 # Each file that a process writes is put in its place by os.replace, numba's own too; Path.replace calls it.
@@ -97,7 +101,7 @@ def place(tmp_path: Path) -> Path:
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Such a folder where the kernels are compiled for one type."""
     folder = place_in(tmp_path_factory.mktemp("warm"))
-    assert printed(folder, USE, "float64") == "45.0 0"
+    assert printed(folder, USE + "assert hashed('some text') == hash('some text')", "float64") == "45.0 0"
     return folder
 
 
@@ -143,6 +147,13 @@ def test_a_process_killed_while_it_writes_leaves_nothing_wrong(warm: Path) -> No
         assert killed.returncode == -signal.SIGKILL
         assert kernels(warm) == count + more
     assert printed(warm, USE, "int64", "float64", "int32") == "45.0 45.0 45.0 2"
+
+
+@pytest.mark.slow
+def test_a_kernel_that_asks_for_a_symbol_of_what_compiles_gets_it(warm: Path) -> None:
+    """LLVM would end the process: strings are hashed with a secret of the interpreter that numba makes known."""
+    code = "print(hashed('some text') == hash('some text'), len(hashed.stats.cache_hits))"
+    assert printed(warm, USE + code) == "0\nTrue 1"
 
 
 def test_a_file_that_is_damaged_or_of_another_key_counts_as_none(tmp_path: Path) -> None:
