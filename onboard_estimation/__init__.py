@@ -1,3 +1,4 @@
+# ruff: noqa: F405  (the names of `__all__` come from `api`)
 """State, shape and parameter estimation for robots with sensors on board, live on ROS 2 or from recorded bags.
 
 `import onboard_estimation as oe` offers the names of `__all__`, see docs/python.md; they load when they are first used,
@@ -12,25 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onboard_estimation.base import kernel_cache
 
 if TYPE_CHECKING:
-    from onboard_estimation.api import (
-        Live,
-        LiveEstimate,
-        PartEstimate,
-        Recording,
-        Run,
-        Signal,
-        available_robots,
-        campaign,
-        compare,
-        evaluate,
-        identify,
-        inspect,
-        live_estimator,
-        load,
-        simulate,
-        train,
-        tune,
-    )
+    from onboard_estimation.api import *  # noqa: F403
     from onboard_estimation.base.errors import UserError
     from onboard_estimation.contract.trained import Learned
     from onboard_estimation.judging.options import JudgeSettings, TuningSettings, WhatIf

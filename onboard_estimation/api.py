@@ -228,11 +228,7 @@ def identify(
     *,
     full: bool = False,
     cutoff_hz: float | None = None,
-    config: PathLike | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    topics: Mapping[str, str] | None = None,
-    namespace: str | None = None,
-    mirror_truth: str | None = None,
+    **loaded: Any,
 ) -> Learned:
     """Identify a robot's physical coefficients from bags with ground truth.
 
@@ -242,8 +238,8 @@ def identify(
         Folder to write parameter file, picture and figures into; None: `runs/identify-<robot>`.
     full, cutoff_hz
         Full drag matrices as well; low-pass of motion and commands: of a salp.
-    config, parameters, topics, namespace, mirror_truth
-        As for `load`.
+    loaded
+        `config`, `parameters`, `topics`, `namespace`, `mirror_truth`, as for `load`.
 
     Raises
     ------
@@ -252,9 +248,8 @@ def identify(
     """
     from onboard_estimation.campaigns.training import identify_from_bags
 
-    options = _options(config, parameters, None, topics, namespace=namespace, mirror_truth=mirror_truth)
     folder = None if output is None else Path(output)
-    return identify_from_bags(robot, _paths(bags), folder, options, full, cutoff_hz)
+    return identify_from_bags(robot, _paths(bags), folder, _options(**loaded), full, cutoff_hz)
 
 
 def train(
@@ -263,13 +258,9 @@ def train(
     output: PathLike,
     *,
     form: str | None = None,
-    config: PathLike | None = None,
-    parameters: Mapping[str, Any] | None = None,
-    topics: Mapping[str, str] | None = None,
-    namespace: str | None = None,
-    mirror_truth: str | None = None,
     workers: int = 0,
     scheduler: str | None = None,
+    **loaded: Any,
 ) -> Learned:
     """Train a model of what a robot's equations leave out, from bags with ground truth.
 
@@ -279,10 +270,10 @@ def train(
         File to write; a model there is replaced.
     form
         Of the model; None: the robot's choice.
-    config, parameters, topics, namespace, mirror_truth
-        As for `load`.
     workers, scheduler
         See `open_workers`.
+    loaded
+        `config`, `parameters`, `topics`, `namespace`, `mirror_truth`, as for `load`.
 
     Raises
     ------
@@ -291,9 +282,8 @@ def train(
     """
     from onboard_estimation.campaigns.training import train_from_bags
 
-    options = _options(config, parameters, None, topics, namespace=namespace, mirror_truth=mirror_truth)
     with open_workers(workers, scheduler) as team, sharing(team):
-        return train_from_bags(robot, _paths(bags), Path(output), options, form)
+        return train_from_bags(robot, _paths(bags), Path(output), _options(**loaded), form)
 
 
 def tune(
@@ -511,8 +501,8 @@ class Run:
     def save(self, folder: PathLike) -> Path:
         """Write the run folder, with report, plots and estimates, as `evaluate` does; UserError where it cannot be."""
         check_output(Path(folder), folder=True)
-        with content_hashes({"bag": self.source.bag, "config": self.source.options.config}) as hashes:
-            evaluated(self.source, self.source.estimators[0], Path(folder), hashes)
+        hashes = content_hashes({"bag": self.source.bag, "config": self.source.options.config})
+        evaluated(self.source, self.source.estimators[0], Path(folder), hashes)
         return Path(folder)
 
     def summary(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.atomic_file import check_output, to_json, write_atomically
+from onboard_estimation.base.atomic_file import check_output, new_folder, to_json, write_atomically
 from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
 from onboard_estimation.base.measurement import Vector
@@ -309,19 +310,13 @@ def _kept(folder: Path, case: Case, files: Files, before: int) -> Row:
     """The run's folder in its place, and its row."""
     place = folder / RUNS / case.name
     try:
-        with tempfile.TemporaryDirectory(prefix=".run-", dir=folder, ignore_cleanup_errors=True) as workshop:
-            fresh = Path(workshop) / "run"
+        shutil.rmtree(place, ignore_errors=True)  # what failed before
+        with new_folder(place) as fresh:
             for name, content in files.items():
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 (fresh / name).write_bytes(content)
-            if place.exists():  # what failed before
-                place.replace(Path(workshop) / "before")
-            fresh.replace(place)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {place}: {disk_fault(error, folder)}; {before} runs are kept: make room and run the same "
-            "command, it goes on"
-        ) from error
+    except UserError as error:
+        raise UserError(f"{error}; {before} runs are kept: make room and run the same command, it goes on") from error
     row = _read_row(folder, case)
     assert row is not None
     return row

@@ -35,7 +35,7 @@ from onboard_estimation.campaigns.campaign import (
     thinning,
 )
 from onboard_estimation.contract.result import FAULT
-from onboard_estimation.filtering.consistency import coverage, share_in_band
+from onboard_estimation.filtering.consistency import coverage
 from onboard_estimation.judging.told import SOON_S
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
@@ -100,8 +100,6 @@ class PartConsistency(NamedTuple):
         Mean over runs of each run's mean NEES per degree of freedom: 1 for a consistent filter.
     interval
         95 % interval of that mean, from the scatter between runs; NaN for few runs.
-    in_band
-        Share of instants at which the NEES averaged over runs lies in its 95 % band; NaN for one run.
     within_1_sigma, within_3_sigma
         Share of the errors within one and three stated standard deviations.
     """
@@ -109,7 +107,6 @@ class PartConsistency(NamedTuple):
     runs: int
     nees: float
     interval: tuple[float, float]
-    in_band: float
     within_1_sigma: float
     within_3_sigma: float
 
@@ -347,16 +344,7 @@ def _part(runs: Sequence[tuple[Vector, PartErrors]]) -> PartConsistency:
     errors = np.concatenate([one.error for _, one in runs])
     stddevs = np.concatenate([one.stddev for _, one in runs])
     within = (coverage(errors, stddevs, count) for count in (1.0, 3.0))
-    return PartConsistency(len(runs), _mean(means), interval_of_mean(means), _in_band(runs), *within)
-
-
-def _in_band(runs: Sequence[tuple[Vector, PartErrors]]) -> float:
-    """Of the instants that all runs have."""
-    count = min(len(time_s) for time_s, _ in runs)
-    first = runs[0][0][:count]
-    if len(runs) < 2 or not count or any(not np.array_equal(time_s[:count], first) for time_s, _ in runs):
-        return float("nan")
-    return share_in_band(np.array([one.nees[:count] for _, one in runs]), len(runs[0][1].names))
+    return PartConsistency(len(runs), _mean(means), interval_of_mean(means), *within)
 
 
 def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -> tuple[int, NDArray[np.float64]]:

@@ -24,7 +24,6 @@ _STYLES = {
     "ok": "green", "note": "yellow", "fault": "bold red", "fits": "green", "tight": "yellow", "too slow": "bold red"
 }  # fmt: skip
 _LEAST_S, _MOST_S = 2.0, 600.0
-_SLOWEST, _FASTEST = 0.1, 10.0
 _BUSY_LOAD = 0.5
 """Load average for each core; half a minute after a program has ended, half of it still stands there."""
 
@@ -64,7 +63,6 @@ def doctor(json: JsonOption = False) -> int:
     "budget hopper --seconds 30",
     "budget softrobot --estimator marginalized_pf --set learning.particles=200",
     "budget hopper --set output_rate_hz=0",
-    "budget salp --rate 2",
     "budget --json > budget.json",
 )
 @arguments.taking()
@@ -72,9 +70,6 @@ def budget(
     names: arguments.RobotsArgument = None,
     seconds: Annotated[float, option("S", "Length of each measurement, s; warming up is not counted.")] = 10.0,
     estimator: arguments.EstimatorOption = None,
-    rate: Annotated[
-        float, option("FACTOR", "Sensors so many times faster: for the load, the motion makes no sense.")
-    ] = 1.0,
     options: Any = None,
     json: JsonOption = False,
 ) -> None:
@@ -95,7 +90,7 @@ def budget(
     from onboard_estimation.realtime.machine_facts import state as machine_state
     from onboard_estimation.realtime.verdict import RULE, state
 
-    jobs = _jobs(names or [], estimator, options, seconds, rate)
+    jobs = _jobs(names or [], estimator, options, seconds)
     facts = machine()
     interrupts = heed_interrupts()
     for ending in (signal.SIGTERM, signal.SIGHUP):
@@ -120,7 +115,7 @@ def budget(
         raise typer.Exit(EXIT_FAULT)
 
 
-def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: float, rate: float) -> list[Job]:
+def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: float) -> list[Job]:
     """One for each robot, all that was asked for checked before the first of them runs."""
     from onboard_estimation.base import ros2
     from onboard_estimation.base.configuration import describe
@@ -130,8 +125,6 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
 
     if not _LEAST_S <= seconds <= _MOST_S:
         raise UserError(f"--seconds {seconds:g}: must be from {_LEAST_S:g} to {_MOST_S:g}")
-    if not _SLOWEST <= rate <= _FASTEST:
-        raise UserError(f"--rate {rate:g}: must be from {_SLOWEST:g} to {_FASTEST:g}")
     robots = measurable(list(dict.fromkeys(names)))
     if len(robots) != 1 and (estimator or options.config):
         raise UserError("--estimator and --config are of one robot: name it")
@@ -142,7 +135,7 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
     host = {name: value for name, value in options.overrides.items() if name in node_names}
     options = replace(options, overrides={k: value for k, value in options.overrides.items() if k not in host})
     return [
-        Job(robot, estimator_name(robot, estimator), load_configuration(robot, options), host, seconds, rate)
+        Job(robot, estimator_name(robot, estimator), load_configuration(robot, options), host, seconds)
         for robot in robots
     ]
 

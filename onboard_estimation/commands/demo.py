@@ -133,9 +133,9 @@ def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> Lines:
             options, run = EvaluateOptions(robot=name, model=file), folder / f"{name}_{title}"
             evaluation = evaluate_bag(bag, options, run, progress=step)
         sentence = f"{evaluation.result.verdict}."
-        if file is None and (lost_s := _lost_since_s(evaluation.result)) is not None:
+        if file is None and _is_lost(evaluation.result):
             about = simulated.scenarios[scenario].summary
-            sentence = f"lost after {lost_s:.0f} s: its equations leave out what this robot has ({about})."
+            sentence = f"lost: its equations leave out what this robot has ({about})."
         _say(f"{name}, {title}", sentence)
         rows += _lines(evaluation, _words(f"{_LEARNED_SECONDS:g} s", scenario, variants[-1], title))
     return rows
@@ -170,8 +170,8 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
 
     result = evaluation.result
     report = f"{evaluation.folder.name}/report.html" if evaluation.folder else ""
-    if (lost_s := _lost_since_s(result)) is not None:
-        return [(result.robot, run, "", f"lost after {lost_s:.0f} s", "-", "-", report)]
+    if _is_lost(result):
+        return [(result.robot, run, "", "lost", "-", "-", report)]
     parts = [name for name, part in result.parts.items() if part.matched.any()]
     out: Lines = []
     for name in parts:
@@ -184,14 +184,6 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
     return out
 
 
-def _lost_since_s(result: EvaluationResult) -> float | None:
-    """Since when the first part that is lost is so, s; None where the filter holds its own."""
-    import numpy as np
-
-    since = []
-    for part in result.parts.values():
-        judged = part.judged(result.time_s, result.settle_s)
-        nees = part.nees[judged] / len(part.names)
-        if np.isfinite(nees).any() and np.nanmean(nees) > _LOST_NEES:
-            since.append(float(result.time_s[judged][np.argmax(nees > _LOST_NEES)]))
-    return min(since, default=None)
+def _is_lost(result: EvaluationResult) -> bool:
+    found = (result.metrics.get(name, {}).get("mean_nees_per_degree_of_freedom", 0.0) for name in result.parts)
+    return any(nees > _LOST_NEES for nees in found)

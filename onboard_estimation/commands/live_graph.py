@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json as json_library
 import queue
 import time
-from dataclasses import asdict
+from collections import deque
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -148,26 +150,37 @@ def hz(
     json: Annotated[bool, flag("Each second a line of JSON.", "--json")] = False,
 ) -> None:
     """Show how often messages come: mean rate, shortest and longest gap, standard deviation. Once a second."""
-    meter = discovery.RateMeter(window)
+    arrived: deque[tuple[int, int]] = deque(maxlen=window + 1)  # number, time [ns]
+    numbers = itertools.count(1)
+
+    def take(data: bytes) -> None:
+        arrived.append((next(numbers), time.monotonic_ns()))
+
     with graph_node("topic_hz") as node:
-        name = discovery.follow(node, topic, 0.0, lambda data: meter.note(time.monotonic_ns()), raw=True)
-        started, seen = time.monotonic(), 0
+        name = discovery.follow(node, topic, 0.0, take, raw=True)
+        started, seen = time.monotonic(), list[Any]()
         due = started + 1.0
         while not duration or due <= started + duration + 1e-6:
             time.sleep(max(0.0, due - time.monotonic()))
             due += 1.0
-            rate = meter.read()
-            if rate is None or meter.count == seen:
-                if not json:
-                    typer.echo(f"no new messages on {name}")
-            elif json:
-                typer.echo(json_library.dumps(asdict(rate)))
-            else:
-                typer.echo(
-                    f"average rate: {rate.rate_hz:.3f}\n\tmin: {rate.min_s:.3f}s max: {rate.max_s:.3f}s "
-                    f"std dev: {rate.std_dev_s:.5f}s window: {rate.window}"
-                )
-            seen = meter.count
+            last = list(arrived)
+            if len(last) > 1 and last[-1:] != seen:
+                typer.echo(json_library.dumps(rate(last)) if json else _RATE.format(**rate(last)))
+            elif not json:
+                typer.echo(f"no new messages on {name}")
+            seen = last[-1:]
+
+
+_RATE = "average rate: {rate_hz:.3f}\n\tmin: {min_s:.3f}s max: {max_s:.3f}s std dev: {std_dev_s:.5f}s window: {window}"
+
+
+def rate(arrived: Sequence[tuple[int, int]]) -> dict[str, float]:
+    """Of messages, each a number and a time in nanoseconds: of the times between them, and the last number."""
+    import numpy as np
+
+    gaps_s = np.diff([time_ns for _, time_ns in arrived]) / 1e9
+    figures = {"rate_hz": 1.0 / gaps_s.mean(), "min_s": gaps_s.min(), "max_s": gaps_s.max(), "std_dev_s": gaps_s.std()}
+    return {**figures, "window": len(gaps_s), "count": arrived[-1][0]}
 
 
 service = output.group("Call services of running nodes.")

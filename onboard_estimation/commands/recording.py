@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.base import ros2
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
@@ -21,6 +20,7 @@ from onboard_estimation.live.session import graph_node, place, spun_node
 from onboard_estimation.live.signals import stop_on_signal
 
 _RECORDED_PERIOD_S, _PLAYED_PERIOD_S = 0.5, 0.2
+_CLOCK_HZ = 40.0
 
 
 @output.command(
@@ -57,7 +57,8 @@ def record(
     selection = Selection(everything, tuple(topics or ()), regex, exclude_regex, include_hidden)
     path = bag or Path(time.strftime("recorded_%Y_%m_%d-%H_%M_%S"))
     said = 0
-    with stop_on_signal() as stop, graph_node("recorder", **_simulated(use_sim_time)) as node:
+    words = ["--ros-args", "-p", "use_sim_time:=true"] if use_sim_time else []
+    with stop_on_signal() as stop, graph_node("recorder", cli_args=words) as node:
         recorder = Recorder(node, BagWriter(path, storage, grows=True), selection)
         typer.echo(f"recording to {path}; Ctrl-C ends it", err=True)
         now_and_then = output.every(_RECORDED_PERIOD_S)
@@ -86,15 +87,6 @@ def record(
         output.say_command("next: ", f"inspect {shlex.quote(path_word(path))}")
 
 
-def _simulated(use_sim_time: bool) -> dict[str, object]:
-    if not use_sim_time:
-        return {}
-    ros2.require()
-    from rclpy.parameter import Parameter
-
-    return {"parameter_overrides": [Parameter("use_sim_time", value=True)]}
-
-
 @output.command(
     "play walk",
     "play walk --rate 0.5 --loop --clock",
@@ -106,8 +98,7 @@ def play(
     bag: Annotated[Path, argument("BAG", "Bag: a rosbag2 folder, .mcap, .db3 or ROS 1 .bag file.")],
     settings: Any = None,
     remap: Annotated[list[str] | None, option("FROM:=TO", "Another name for a topic.", "--remap", "-m")] = None,
-    clock: Annotated[bool, flag("Publish the bag's time on /clock.", "--clock")] = False,
-    clock_rate: Annotated[float, option("HZ", "How often, with --clock.")] = 40.0,
+    clock: Annotated[bool, flag("Publish the bag's time on /clock, at 40 Hz.", "--clock")] = False,
     json: JsonOption = False,
 ) -> None:
     """Play a bag into the live graph: every message at its log time, as its publishers offered it.
@@ -122,7 +113,7 @@ def play(
     """
     from onboard_estimation.live.bag_player import Played, Player, summary
 
-    options = replace(settings, clock_hz=clock_rate if clock else 0.0)
+    options = replace(settings, clock_hz=_CLOCK_HZ if clock else 0.0)
     words = _ros_arguments(remap or [])
     with stop_on_signal() as stop, spun_node("bag_player", words, enable_rosout=False) as node:
         player = Player(node, bag, options, stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -41,24 +42,15 @@ def view(
     from onboard_estimation.live.session import graph_node, place
     from onboard_estimation.live.signals import stop_on_signal
     from onboard_estimation.view.live import LiveGraph
-    from onboard_estimation.view.server import Page, open_server, show_live
+    from onboard_estimation.view.server import is_loopback, open_browser, open_server, show_live
 
-    page = Page(host, port, not no_browser, tuple(allow_host))
-    with stop_on_signal() as stop, open_server(page) as (server, address), graph_node("view") as node:
-        _announce(page, address, f"live graph, {place()}")
+    served = open_server(host, port, allow_host)
+    with stop_on_signal() as stop, served as (server, address), graph_node("view") as node:
+        if not is_loopback(host):
+            output.say(f"warning: everybody who reaches {host} can look; there is no password", style="yellow")
+        output.say(f"live graph, {place()}")
+        output.say(f"picture: {address} (Ctrl-C ends)")
+        sys.stdout.flush()
+        if not no_browser:
+            open_browser(address)
         show_live(server, LiveGraph(node, options), stop)
-
-
-def _announce(page: Any, address: str, what: str) -> None:
-    """Where to look, a warning where others can look as well; opens the browser where that is wanted."""
-    import sys
-
-    from onboard_estimation.view.server import is_loopback, open_browser
-
-    if not is_loopback(page.host):
-        output.say(f"warning: everybody who reaches {page.host} can look; there is no password", style="yellow")
-    output.say(what)
-    output.say(f"picture: {address} (Ctrl-C ends)")
-    sys.stdout.flush()
-    if page.browser:
-        open_browser(address)

@@ -37,21 +37,6 @@ def chi_square_band(degrees_of_freedom: int, probability: float = 0.95, runs: in
     return float(chi2.ppf(tail, total) / runs), float(chi2.ppf(1.0 - tail, total) / runs)
 
 
-def share_in_band(nees_values: NDArray[np.float64], degrees_of_freedom: int, probability: float = 0.95) -> float:
-    """Share of K instants at which the NEES (S, K) of S runs, averaged over them, lies in its band; NaN: of none.
-
-    Judged across runs, instant by instant, because the errors of one run are correlated in time: even an exactly
-    consistent filter leaves the band of the time-averaged NEES in most runs. NaN: unknown, left out.
-    """
-    counts = np.isfinite(nees_values).sum(axis=0)
-    averaged = np.nansum(nees_values, axis=0)[counts > 0] / counts[counts > 0]
-    # Where the truth covers some of the runs only, their mean scatters more.
-    distinct, which = np.unique(counts[counts > 0], return_inverse=True)
-    bands = [chi_square_band(degrees_of_freedom, probability, int(count)) for count in distinct]
-    low, high = np.array(bands).reshape(-1, 2)[which].T
-    return float(np.mean((averaged >= low) & (averaged <= high))) if len(averaged) else float("nan")
-
-
 def coverage(errors: NDArray[np.float64], stddevs: NDArray[np.float64], sigmas: float) -> float:
     """Share of the finite errors within that many standard deviations; NaN where there are none."""
     ratio = np.abs(errors) / stddevs

@@ -16,7 +16,7 @@ from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.trained import Smoothed
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging.told import Told, watched
-from onboard_estimation.pipeline.bulk_record import FilteredRecording, from_start, in_filter_order
+from onboard_estimation.pipeline.bulk_record import from_start, in_filter_order
 from onboard_estimation.pipeline.estimator import BulkFilter, Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.pipeline.use_counters import UseCounters, sensor_table
@@ -196,7 +196,8 @@ def at_once(
     if initial is not None:
         ordered = from_start(ordered, initial.stamp_ns)
     found = estimator.filter_recording(estimator.start(initial), ordered.series, ordered.arrival, lag_s)
-    if found is None or not _is_finite(found):
+    # A sum is finite where all of its terms are.
+    if found is None or not np.isfinite([found.means.sum(), found.covariances.sum()]).all():
         return None  # the pipeline puts a filter that broke down back to its last good state
     found, use = found.one_a_stamp(), dict(found.use)
     for sensor, before in ordered.before.items():
@@ -209,8 +210,3 @@ def at_once(
         ordered.messages + found.messages,
         found.events,
     )
-
-
-def _is_finite(found: FilteredRecording) -> bool:
-    # A sum is finite where all of its terms are.
-    return bool(np.isfinite(found.means.sum()) and np.isfinite(found.covariances.sum()))

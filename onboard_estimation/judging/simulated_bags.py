@@ -164,10 +164,14 @@ class SimulatedRun:
 
     def checked(self) -> SimulatedRun:
         """With the scenario and variant that it comes to; UserError where there is no such robot or scenario."""
+        _, scenario, variant = self.chosen()
+        return replace(self, scenario=scenario, variant=variant)
+
+    def chosen(self) -> tuple[Simulated[Any], str, str]:
+        """Robot, scenario and variant; raises as `checked`."""
         check_duration(self.duration_s)
         robot = Simulated[Any].of(find_robot(self.robot))
-        scenario, variant = chosen_scenario(robot, self.scenario, self.variant)
-        return replace(self, scenario=scenario, variant=variant)
+        return robot, *chosen_scenario(robot, self.scenario, self.variant)
 
 
 def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
@@ -178,9 +182,7 @@ def simulated_source(run: SimulatedRun, options: EvaluateOptions) -> Source:
     UserError
         No such robot, scenario, variant or estimator, or options that do not fit.
     """
-    check_duration(run.duration_s)
-    robot = Simulated[Any].of(find_robot(run.robot))
-    scenario, variant = chosen_scenario(robot, run.scenario, run.variant)
+    robot, scenario, variant = run.chosen()
     configuration = load_configuration(robot, options)
     names = (estimator_name(robot, options.estimator),)
     faults = [one for one in options.what_if.faults() if one.flag == "--fault"]

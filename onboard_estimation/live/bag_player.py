@@ -5,8 +5,7 @@ the bag's order, with none lost.
 
 Also a node for launch files, with ROS 2 and without it: `bag_player`, with the parameters `bag` (path), `rate` (1.0;
 0.0: in step with the nodes that listen), `loop`, `start_offset` (s), `topics`, `exclude_topics`, `clock` (Hz, 0: no
-/clock), `start_paused`, `wait_for_subscribers` (s, 10), `wait_for_nodes` (full names), `delay` (s), `read_ahead`. Ends
-with the bag.
+/clock), `start_paused`, `wait_for_subscribers` (s, 10), `wait_for_nodes` (full names). Ends with the bag.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ _LATE_S = 0.1
 _ACKNOWLEDGED_S = 2.0
 _MATCHED_S = 1.0
 _TELL_S = 5.0
-_AT_ONCE = 100
-"""Messages that are read before others may be."""
+_AT_ONCE, _READ_AHEAD = 100, 10
+"""Messages that are read before others may be; so many times."""
 
 
 @dataclass
@@ -177,8 +176,6 @@ class Player:
         self._wait_for_nodes()
         settle(self._node)
         wait_until(lambda: bool(self._stop) or self._all_matched(), _MATCHED_S)
-        if self.options.delay_s:
-            wait_until(lambda: bool(self._stop), self.options.delay_s)
 
     def _wait_for_nodes(self) -> None:
         while missing := [name for name in self.options.wait_for_nodes if name not in self._listening()]:
@@ -211,7 +208,7 @@ class Player:
         in_step = InStep(self._node) if self.options.rate == 0.0 else None
         if in_step is not None:
             in_step.meet([publisher.topic_name for publisher in self._publishers.values()])
-        for message in _read_ahead(self._messages(), self.options.read_ahead):
+        for message in _read_ahead(self._messages()):
             if in_step is None and not self.schedule.wait_until(message.log_time_ns):
                 return
             if self._stop:
@@ -275,14 +272,14 @@ class Player:
                 publisher.wait_for_all_acked(Duration(seconds=left_s))
 
 
-def _read_ahead(messages: Iterator[RawMessage], count: int) -> Iterator[RawMessage]:
-    """The same messages, read by a thread of their own, so many before they are due: a slow disk delays none."""
+def _read_ahead(messages: Iterator[RawMessage]) -> Iterator[RawMessage]:
+    """The same messages, read by a thread of their own, a thousand before they are due: a slow disk delays none."""
     reader = ThreadPoolExecutor(1, "reader")
 
     def some() -> list[RawMessage]:
         return list(islice(messages, _AT_ONCE))
 
-    pending = deque(reader.submit(some) for _ in range(max(1, count // _AT_ONCE)))
+    pending = deque(reader.submit(some) for _ in range(_READ_AHEAD))
     try:
         while found := pending.popleft().result():
             pending.append(reader.submit(some))

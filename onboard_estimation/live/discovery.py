@@ -6,13 +6,9 @@ that looks too early shows a part of it.
 
 from __future__ import annotations
 
-import math
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from onboard_estimation.base.errors import UserError
@@ -131,41 +127,3 @@ def follow(node: Any, topic: str, timeout_s: float, take: Callable[[Any], None],
     profile = matching(publishers(node, name), _RAW_DEPTH if raw else _DEPTH)
     node.create_subscription(interface_class(types[0]), name, take, profile, raw=raw)
     return name
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Times between the messages of a window, seconds; `window` is their number, `count` that of all messages."""
-
-    rate_hz: float
-    min_s: float
-    max_s: float
-    std_dev_s: float
-    window: int
-    count: int
-
-
-class RateMeter:
-    """Takes the time of each message; `note` and `read` may be called from different threads."""
-
-    def __init__(self, window: int) -> None:
-        self.count = 0
-        self._times_ns: deque[int] = deque(maxlen=window + 1)
-        self._lock = threading.Lock()
-
-    def note(self, time_ns: int) -> None:
-        """A message came at that time (of any one clock, nanoseconds)."""
-        with self._lock:
-            self.count += 1
-            self._times_ns.append(time_ns)
-
-    def read(self) -> Rate | None:
-        """Of the window; None before the second message."""
-        import numpy as np
-
-        with self._lock:
-            gaps_s, count = np.diff(self._times_ns) / 1e9, self.count
-        if not len(gaps_s):
-            return None
-        rate_hz = 1.0 / float(gaps_s.mean()) if gaps_s.any() else math.inf
-        return Rate(rate_hz, float(gaps_s.min()), float(gaps_s.max()), float(gaps_s.std()), len(gaps_s), count)

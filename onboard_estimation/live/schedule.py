@@ -51,10 +51,6 @@ class PlayOptions:
         Start in a pause.
     wait_for_subscribers_s
         Wait up to S seconds for a first subscriber.
-    delay_s
-        Wait S seconds before the first message.
-    read_ahead
-        Messages read before they are due.
     clock_hz
         How often /clock is published, 0: not at all. Where it is, the bag's own /clock is left out.
     exclude_topics
@@ -70,8 +66,6 @@ class PlayOptions:
     topics: tuple[str, ...] = option((), metavar="TOPIC")
     start_paused: bool = option(False, other_flags=("-p",))
     wait_for_subscribers_s: float = option(0.0, metavar="S")
-    delay_s: float = option(0.0, metavar="S")
-    read_ahead: int = option(1000, metavar="N")
     clock_hz: float = 0.0
     exclude_topics: tuple[str, ...] = ()
     wait_for_nodes: tuple[str, ...] = ()
@@ -82,8 +76,6 @@ class PlayOptions:
             "start-offset": (self.start_offset_s, 0.0, 1e9),
             "clock": (self.clock_hz, 0.0, 10_000.0),
             "wait-for-subscribers": (self.wait_for_subscribers_s, 0.0, 86_400.0),
-            "delay": (self.delay_s, 0.0, 86_400.0),
-            "read-ahead": (self.read_ahead, 1, 1_000_000),
         }
         for name, (value, least, most) in limits.items():
             if not least <= value <= most:

@@ -110,7 +110,8 @@ def in_filter_order(
     if len(counters) < len(series):
         return None
     kept, arrival, messages = _checked(series, arrival, check)
-    order = sorted(range(len(kept)), key=lambda number: _rank_and_name(kept[number], places))
+    names = [one.channel.sensor for one in kept]
+    order = sorted(range(len(kept)), key=lambda number: (places.get(names[number], len(places)), names[number]))
     place = np.empty(len(kept), dtype=np.int64)
     place[order] = np.arange(len(kept))
     stamps = _by_arrival(kept, arrival)
@@ -154,10 +155,6 @@ def in_filter_order(
     # A pipeline knows nothing of a sensor that said nothing.
     heard = {name: one for name, one in counters.items() if one.received}
     return Ordered(tuple(ordered), arrival, heard, check, messages)
-
-
-def _rank_and_name(one: Series, places: Mapping[str, int]) -> tuple[int, str]:
-    return places.get(one.channel.sensor, len(places)), one.channel.sensor
 
 
 def from_start(ordered: Ordered, start_ns: int) -> Ordered:

@@ -95,10 +95,6 @@ def epoch_offset_ns() -> int:
     return epoch_ns - (before_ns + after_ns) // 2
 
 
-def _no_offset_ns() -> int:
-    return 0
-
-
 class DeviceClock:
     """Maps the times of one device, as they arrive.
 
@@ -129,7 +125,7 @@ class DeviceClock:
         offset_ns: Callable[[], int] | None = None,
     ) -> None:
         self._tick_s, self._wrap, self._latency_s = tick_s, wrap, latency_s
-        self._offset_ns = offset_ns if offset_ns is not None else _no_offset_ns
+        self._offset_ns = offset_ns or (lambda: 0)
         self.jumps = self.implausible = 0
         self._host_ns: int | None = None  # that host times count from: the first arrival, by the clock that nobody sets
         self._suspects: list[tuple[int, int]] = []

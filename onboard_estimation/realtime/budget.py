@@ -73,8 +73,6 @@ class Job:
         The robot's.
     host
         Parameters of the node itself, beside those of the robot's `<robot>_nodes.yaml`.
-    rate
-        Sensors so many times faster; the motion with them, so that the estimates mean nothing then.
     """
 
     robot: Robot[Any]
@@ -82,7 +80,6 @@ class Job:
     configuration: Any
     host: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 10.0
-    rate: float = 1.0
 
 
 def measurable(names: Sequence[str] = ()) -> list[Robot[Any]]:
@@ -110,8 +107,7 @@ def measure(job: Job, progress: Progress) -> Figures:
     _enter_own_domain()
     progress("simulating, and starting the node; kernels that are not compiled yet take a minute or more")
     with _estimator_node(job) as node, graph_node("budget", namespace=f"/{job.robot.name}") as ourselves:
-        warm_up_s = WARM_UP_S * job.rate  # of the recording
-        series = _readings(job.robot, job.configuration, job.estimator, warm_up_s + job.seconds * job.rate)
+        series = _readings(job.robot, job.configuration, job.estimator, WARM_UP_S + job.seconds)
         sender, heard = PacedSender(ourselves, series), _Heard(ourselves, job)
         sender.await_listeners(_START_S, node.refuse_its_end)
         if not node.comes_to(heard.is_ready, _START_S):
@@ -123,11 +119,11 @@ def measure(job: Job, progress: Progress) -> Figures:
         started: list[tuple[int, Vector]] = []
 
         def before(due_ns: int) -> None:
-            if not started and due_ns >= warm_up_s * NANOSECONDS_PER_SECOND:
+            if not started and due_ns >= WARM_UP_S * NANOSECONDS_PER_SECOND:
                 progress(f"measuring for {job.seconds:g} s")
                 started.append((time.time_ns(), _taken_s(node.process.pid)))
 
-        sent_ns, late_ns = sender.send(job.rate, before)
+        sent_ns, late_ns = sender.send(before)
         end_ns, after_s = time.time_ns(), _taken_s(node.process.pid)
         gc.unfreeze()
         progress("taking what is still on its way")
@@ -349,15 +345,11 @@ class PacedSender:
             raise UserError(f"nobody listens to {', '.join(waiting())} after {timeout_s:g} s")
         time.sleep(_SEEN_S)
 
-    def send(
-        self, rate: float = 1.0, before: Callable[[int], None] = lambda due_ns: None
-    ) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    def send(self, before: Callable[[int], None]) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
         """Send all of it; stamps sent of each topic (K,), and by how much each instant was late (I,), ns.
 
         Parameters
         ----------
-        rate
-            Times real time.
         before
             Called before each instant, with its time in the recording, ns; what it takes must be little.
         """
@@ -368,10 +360,10 @@ class PacedSender:
         )
         sent_ns = [np.zeros(len(one.stamps_ns), dtype=np.int64) for one in self._series]
         late_ns = []
-        start_ns = time.monotonic_ns() - round(due[0][0] / rate) if due else 0
+        start_ns = time.monotonic_ns() - due[0][0] if due else 0
         for at_ns, instant in groupby(due, key=lambda one: one[0]):
             before(at_ns)
-            due_ns = start_ns + round(at_ns / rate)
+            due_ns = start_ns + at_ns
             sleep_until(due_ns)
             late_ns.append(time.monotonic_ns() - due_ns)
             now_ns = time.time_ns()

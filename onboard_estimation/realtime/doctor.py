@@ -23,18 +23,12 @@ from onboard_estimation.base import installed, kernel_files, ros2
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kernel_cache import NUMBA_VARIABLE, OVERRIDE_VARIABLE
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.live.session import discovery_range, domain_id, graph_node, port_is_free
+from onboard_estimation.live.session import discovery_range, domain_id, graph_node
 from onboard_estimation.realtime.machine_facts import field_of, governor, middleware, number_in, text_of
 from onboard_estimation.realtime.warmup import is_temporary
 
 EXCHANGE_S = 10.0
 
-_OPTIONAL = {
-    "serial": ("pyserial", "IMUs on serial ports", "pip install 'onboard_estimation[serial]'"),
-    "hebi": ("hebi-py", "HEBI actuators", "pip install 'onboard_estimation[hebi]'"),
-    "pysoem": ("pysoem", "EtherCAT force sensors", "pip install pysoem"),
-    "viser": ("viser", "`view`, live pictures without RViz", "pip install 'onboard_estimation[view]'"),
-}
 _FROM_AN_INSTALLATION = {
     "tf2_msgs": "nodes publish no tf, which RViz needs",
     "launch": "launch files run by `onboard-estimation launch`",
@@ -42,10 +36,7 @@ _FROM_AN_INSTALLATION = {
 _CAP_SYS_NICE = 23
 _TIME_ERROR = 5
 _LOW_BYTES, _VERY_LOW_BYTES = 5 * 10**9, 10**8
-_PARTICIPANTS = 32
 _HIGHEST_LINUX_DOMAIN = 101
-_MULTICAST_FLAG = 0x1000
-_UP_FLAG = 0x1
 _GOOD_BUFFER_BYTES = 4 * 2**20
 
 _Found: TypeAlias = "tuple[Any, ...]"
@@ -161,17 +152,6 @@ def _serial_ports() -> Iterator[_Found]:
             yield "fault", f"{port} may not be opened by this user", repair
 
 
-def _optional_packages() -> Iterator[_Found]:
-    missing = {name: about for name, about in _OPTIONAL.items() if importlib.util.find_spec(name) is None}
-    there = ", ".join(about[0] for name, about in _OPTIONAL.items() if name not in missing) or "none"
-    if not missing:
-        yield "ok", there
-        return
-    text = "; ".join(f"{package} for {purpose}" for package, purpose, _ in missing.values())
-    repair = "; ".join(dict.fromkeys(repair for _, _, repair in missing.values()))
-    yield "ok", f"installed: {there}. Not installed: {text}", repair
-
-
 def _governor() -> Iterator[_Found]:
     found = governor()
     text = f"governor {found}" if found else "not set by this system (virtual machine, or fixed)"
@@ -189,11 +169,6 @@ def _priority() -> Iterator[_Found]:
     else:
         repair = "a line `<user> - rtprio 80` in /etc/security/limits.d/realtime.conf, then log in anew"
         yield "note", "not allowed; only drivers with cycles of 1 ms need it", repair
-
-
-def _isolated() -> Iterator[_Found]:
-    cpus = text_of(Path("/sys/devices/system/cpu/isolated")).strip()
-    yield "ok", f"{os.cpu_count() or 1}, isolated for real-time work: {cpus or 'none'}"
 
 
 def _runtime() -> Iterator[_Found]:
@@ -231,10 +206,6 @@ def _domain() -> Iterator[_Found]:
     yield _graded(f"{domain} ({origin})", well=well, otherwise=shared, repair=f"use 0 to {_HIGHEST_LINUX_DOMAIN}")
 
 
-def _domain_is_one() -> bool:
-    return next(_domain())[0] != "fault"
-
-
 def _discovery() -> Iterator[_Found]:
     reach, peers = discovery_range(), os.environ.get("ROS_STATIC_PEERS", "")
     more, repair = f", and peers {peers}" if peers else "", "export ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST"
@@ -257,34 +228,9 @@ def _receive_buffer() -> Iterator[_Found]:
     yield _graded(text, well=size >= _GOOD_BUFFER_BYTES, otherwise=lost, repair=repair)
 
 
-def _loopback() -> Iterator[_Found]:
-    flags = int(text_of(Path("/sys/class/net/lo/flags")) or "0", 16)
-    if not flags:
-        yield "note", "its state cannot be read here"
-    elif not flags & _UP_FLAG:
-        yield "fault", "lo is down", "sudo ip link set lo up"
-    else:
-        without = "up, without multicast: discovery on this machine goes by unicast, as is usual"
-        yield "ok", "up, with multicast" if flags & _MULTICAST_FLAG else without
-
-
-def _ports() -> Iterator[_Found]:
-    """The ports of DDS's participants: each process needs one of the first few."""
-    if not _domain_is_one():
-        return
-    domain, repair = domain_id(), "end processes, or use another domain"
-    taken = [index for index in range(_PARTICIPANTS) if not port_is_free(7410 + 250 * domain + 2 * index)]
-    text = f"{len(taken)} of the first {_PARTICIPANTS} places of domain {domain} are in use"
-    if len(taken) == _PARTICIPANTS:
-        yield "fault", f"{text}: no further process can join", repair
-    else:
-        unneeded = repair.replace("processes", "processes that are not needed")
-        yield _graded(text, well=len(taken) <= _PARTICIPANTS - 6, repair=unneeded)
-
-
 def _exchange() -> Iterator[_Found]:
     """Start a second process that publishes, and wait for its message."""
-    if ros2.rclpy_folder() is None or not _domain_is_one():
+    if ros2.rclpy_folder() is None or next(_domain())[0] == "fault":
         return
     token = uuid.uuid4().hex
     topic = f"/_doctor_{os.getpid()}"
@@ -330,18 +276,14 @@ _LOOKS: dict[str, Callable[[], Iterator[_Found]]] = {
     "disk": _space,
     "clock": _synchronisation,
     "serial ports": _serial_ports,
-    "optional packages": _optional_packages,
     "CPU frequency": _governor,
     "real-time priority": _priority,
-    "CPUs": _isolated,
     "ROS 2": _runtime,
     "DDS": _middleware,
     **{name: partial(_package, name) for name in _FROM_AN_INSTALLATION},
     "domain": _domain,
     "discovery": _discovery,
     "UDP buffer": _receive_buffer,
-    "loopback": _loopback,
-    "ports": _ports,
     "self-test": _exchange,
 }
 """What is looked at, in the order of the report."""

@@ -107,8 +107,8 @@ def sentence(figures: Figures) -> str:
     if verdict == "fits" and figures.latency_ms is not None:
         return (
             f"{figures.robot} fits this computer: {figures.estimator} takes {share} and answers within "
-            f"{figures.latency_ms[1]:.1f} ms (99 %); it would still keep up on a computer {_times(figures.headroom)} "
-            "slower, or with sensors so much faster."
+            f"{figures.latency_ms[1]:.1f} ms (99 %); it would still keep up on a computer "
+            f"{figures.headroom:.{0 if figures.headroom >= 3.0 else 1}f} times slower, or with sensors so much faster."
         )
     what = "is tight on this computer" if verdict == "tight" else "is too slow on this computer"
     found = f"{figures.robot} {what}: {figures.estimator} takes {share}{_symptoms(figures)}"
@@ -154,7 +154,3 @@ def _advice(figures: Figures) -> str:
     part = FITS_SHARE / figures.needed_share
     ways.append(f"sensors at {100 * part:.0f} % of their rates ({sensor}: {rate_hz * part:.0f} Hz, now {rate_hz:.0f})")
     return f"to lower it: {', or '.join(ways)}"
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.0f} times" if factor >= 3.0 else f"{factor:.1f} times"

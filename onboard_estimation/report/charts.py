@@ -261,13 +261,13 @@ def states_errors(result: EvaluationResult) -> bool:
 
 
 def coverage(part: PartResult, sigmas: Vector) -> Matrix:
-    """(S, d) share of the errors within each of the numbers of standard deviations, which rise; NaN without truth."""
+    """(S, d) share of the errors within each of the numbers of standard deviations; NaN without truth."""
     shares = []
     for error, stddev in zip(part.error.T, part.stddev.T, strict=True):
         ratio = np.abs(_ratio(error, stddev))
-        ratio = ratio[np.isfinite(ratio)]
-        counts = np.bincount(np.searchsorted(sigmas, ratio), minlength=len(sigmas) + 1)[:-1]
-        shares.append(_ratio(np.cumsum(counts).astype(np.float64), np.full(len(sigmas), float(len(ratio)))))
+        ratio = np.sort(ratio[np.isfinite(ratio)])
+        counts = np.searchsorted(ratio, sigmas, side="right").astype(np.float64)
+        shares.append(_ratio(counts, np.full(len(sigmas), float(len(ratio)))))
     return np.column_stack(shares)
 
 

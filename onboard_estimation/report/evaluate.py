@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -136,8 +135,9 @@ def evaluate_estimators(
         Run folder, of several estimators with one of each in it, by its name; None: as for `evaluate_bag`.
     """
     several = len(estimators) > 1
-    with _new_run({"bag": bag_path, "config": options.config}, output) as (hashes, claim):
+    with _new_run(output) as claim:
         source = read_bag(bag_path, options, estimators, progress)
+        hashes = content_hashes({"bag": bag_path, "config": options.config})
         folder = claim(f"{source.name}-{source.robot.name}")
         for estimator in source.estimators:
             told = partial(_named, progress, estimator) if several else progress
@@ -149,23 +149,20 @@ def _named(progress: Progress, estimator: str, step: str) -> None:
 
 
 @contextmanager
-def _new_run(
-    inputs: Mapping[str, Path | None], output: Path | None
-) -> Iterator[tuple[Future[dict[str, str]], Callable[[str], Path]]]:
-    """Hashes of what a run is made of, and a way to its folder by a name; one asked for is claimed before the work."""
+def _new_run(output: Path | None) -> Iterator[Callable[[str], Path]]:
+    """A way to a run's folder by a name; one asked for is claimed before the work."""
     check_templates()
     with ExitStack() as stack:
         if output is not None:
             stack.enter_context(claimed_run(output, output))
-        hashes = stack.enter_context(content_hashes(inputs))
-        yield hashes, lambda name: output or stack.enter_context(claimed_run(None, Path("runs") / name))
+        yield lambda name: output or stack.enter_context(claimed_run(None, Path("runs") / name))
 
 
 def evaluated(
     source: Source,
     estimator: str,
     folder: Path | None = None,
-    hashes: Future[dict[str, str]] | None = None,
+    hashes: Mapping[str, str] | None = None,
     progress: Progress = lambda step: None,
     keep: Keep = "everything",
 ) -> Evaluation:
@@ -182,7 +179,7 @@ def evaluated(
         result = robot.presented(configuration, source.recording.series, result)
         result = replace(result, sections=robot.report_sections(configuration, source.recording.series, result))
     space = robot.estimator(configuration, estimator).space
-    known = dict(hashes.result()) if hashes is not None else {}
+    known = dict(hashes or {})
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)
     kept = recorded(options), options.estimates_rate_hz
@@ -235,7 +232,7 @@ def evaluate_trajectory(
     inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
     if absent := [str(one) for one in inputs.values() if one and not file_and_node(one)[0].exists()]:
         raise UserError(f"{absent[0]} does not exist")
-    with _new_run(inputs, output) as (hashes, claim):
+    with _new_run(output) as claim:
         progress("reading")
         options, told = with_formats(path, options)
         trajectory, reference = _read(path, options)
@@ -244,7 +241,8 @@ def evaluate_trajectory(
         name = (options.trajectory or path.name).strip("/").replace("/", "-")
         folder = claim(f"{result.bag}-{name}")
         kept = recorded(options), options.estimates_rate_hz
-        result = write_run(result, space, reference.configuration, hashes.result(), folder, *kept, progress, keep)
+        hashes = content_hashes(inputs)
+        result = write_run(result, space, reference.configuration, hashes, folder, *kept, progress, keep)
         return Evaluation(result, folder)
 
 

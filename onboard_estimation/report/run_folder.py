@@ -2,22 +2,19 @@
 
 Everything but the times in `run.json` is the same when the same bag is evaluated again.
 
-One run to a folder: who comes second learns it before the work, not after it. A claim is a lock that the operating
-system gives back when its process ends, however that ends. It lies in the folder for temporary files, so that nothing
-is left beside the run; where locks do not work there is no claim, and the check when the run is written remains.
+One run to a folder: who comes second learns it before the work, not after it. A claim is a name that the operating
+system gives back when its process ends, however that ends; no file is left of it.
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hashlib
 import os
 import platform
-import tempfile
-import threading
+import socket
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -51,21 +48,16 @@ def claimed(folder: Path, numbered: bool = False) -> Iterator[Path]:
     Raises
     ------
     UserError
-        Another process, or another block of this one, has claimed it (says which).
+        Another process, or another block of this one, has claimed it.
     """
     place, number = folder, 1
-    while (numbered and place.exists()) or (claim := _claim(place)) is False:
+    while (numbered and place.exists()) or (claim := _claim(place)) is None:
         if not numbered:
-            raise UserError(f"{place}: {_holder(place)} is writing a run there; name another --output, or wait for it")
+            raise UserError(f"{place}: another process is writing a run there; name another --output, or wait for it")
         number += 1
         place = folder.with_name(f"{folder.name}-{number}")
-    try:
+    with claim:
         yield place
-    finally:
-        if claim is not None:
-            with suppress(OSError):
-                _place(place).unlink()
-            os.close(claim)
 
 
 @contextmanager
@@ -76,45 +68,20 @@ def claimed_run(asked: Path | None, otherwise: Path) -> Iterator[Path]:
         yield folder
 
 
-def _place(folder: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]
-    return Path(tempfile.gettempdir()) / f"onboard_estimation-run-{name}.lock"
-
-
-def _claim(folder: Path) -> int | bool | None:
-    """Descriptor of the lock; None where locks do not work, False where somebody else has it."""
-    place = _place(folder)
-    while True:
-        try:
-            claim = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(claim).st_ino == place.stat().st_ino:
-                os.truncate(claim, 0)
-                os.pwrite(claim, str(os.getpid()).encode(), 0)
-                return claim
-        except BlockingIOError:
-            os.close(claim)
-            return False
-        except FileNotFoundError:
-            pass  # given up between the two looks
-        except OSError:
-            os.close(claim)
-            return None
-        os.close(claim)
-
-
-def _holder(folder: Path) -> str:
+def _claim(folder: Path) -> socket.socket | None:
+    """A name in Linux's abstract namespace, which goes with this process; None where somebody else has it."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        return f"process {int(_place(folder).read_text())}"
-    except (OSError, ValueError):
-        return "another process"
+        claim.bind(f"\0onboard_estimation-run-{hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            claim.close()
+            return None  # any other error: this system has no such names, and no claims
+    return claim
 
 
-def content_hash(path: Path, stop: threading.Event | None = None) -> str:
-    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names; empty where it was stopped."""
+def content_hash(path: Path) -> str:
+    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names."""
     digest = hashlib.sha256()
     path, _ = file_and_node(path)
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
@@ -123,24 +90,12 @@ def content_hash(path: Path, stop: threading.Event | None = None) -> str:
         with open_regular(file) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 digest.update(piece)
-                if stop is not None and stop.is_set():
-                    return ""
     return digest.hexdigest()
 
 
-@contextmanager
-def content_hashes(inputs: Mapping[str, Path | None]) -> Iterator[Future[dict[str, str]]]:
-    """Hashes of some files or folders, by role, from a thread beside; leaving the block ends the thread.
-
-    A bag of an hour takes seconds, in which Python is free for other work. `Future.result` waits for them, and raises
-    OSError where a file cannot be read.
-    """
-    stop = threading.Event()
-    with ThreadPoolExecutor(1, "content hashes") as pool:
-        try:
-            yield pool.submit(lambda: {role: content_hash(path, stop) for role, path in inputs.items() if path})
-        finally:
-            stop.set()
+def content_hashes(inputs: Mapping[str, Path | None]) -> dict[str, str]:
+    """Hashes of some files or folders, by role; OSError where one cannot be read."""
+    return {role: content_hash(path) for role, path in inputs.items() if path}
 
 
 def write_run(

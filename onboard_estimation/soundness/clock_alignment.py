@@ -73,7 +73,6 @@ _LIVELY = np.repeat([1.0, 0.1], 3)
 
 # What the readings' sampling leaves open beside the noise: no IMU of several outweighs the others by more.
 _LEAST_STDDEV_S = 2e-4
-_APART_S = 2e-3
 
 
 @dataclass(frozen=True)
@@ -526,24 +525,18 @@ class TruthClock(NamedTuple):
     offset_s, stddev_s
         To be added to the truth's stamps: the mean of all IMUs, by their uncertainties.
     each
-        By IMU, where there are several: its offset and standard deviation.
+        By IMU, where there are several: its offset.
     """
 
     offset_s: float
     stddev_s: float
-    each: Mapping[str, tuple[float, float]]
+    each: Mapping[str, float]
 
     def words(self) -> str:
-        """The offset, how sure it is, and whether one shift of the truth can mend all."""
-        sure_s = 3.0 * self.stddev_s
-        each = ", ".join(f"{name} {1e3 * offset:+.2f} ms" for name, (offset, _) in self.each.items())
-        doubt = ""
-        if self.each:
-            (least, least_stddev), *_, (most, most_stddev) = sorted(self.each.values())
-            apart_s = most - least
-            if apart_s > max(_APART_S, 3.0 * math.hypot(least_stddev, most_stddev)):
-                doubt = f"; they differ by {1e3 * apart_s:.1f} ms, which no shift of the truth mends (--delay)"
-        return f"{1e3 * self.offset_s:+.2f} +- {1e3 * sure_s:.2f} ms (3 sigma){': ' if each else ''}{each}{doubt}"
+        """The offset, how sure it is, and that of each IMU."""
+        each = ", ".join(f"{name} {1e3 * offset:+.2f} ms" for name, offset in self.each.items())
+        sure_ms = 3e3 * self.stddev_s
+        return f"{1e3 * self.offset_s:+.2f} +- {sure_ms:.2f} ms (3 sigma){': ' if each else ''}{each}"
 
 
 def truth_clock(reports: Iterable[ClockReport]) -> TruthClock | str:
@@ -556,7 +549,7 @@ def truth_clock(reports: Iterable[ClockReport]) -> TruthClock | str:
     offsets_s = np.array([one.offset_s for one in told])
     information = np.hypot([one.stddev_s or 0.0 for one in told], _LEAST_STDDEV_S) ** -2
     offset_s = float(information @ offsets_s / information.sum())
-    each = {one.sensor: (one.offset_s or 0.0, one.stddev_s or 0.0) for one in told} if len(told) > 1 else {}
+    each = {one.sensor: one.offset_s or 0.0 for one in told} if len(told) > 1 else {}
     return TruthClock(offset_s, float(information.sum() ** -0.5), each)
 
 

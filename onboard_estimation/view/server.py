@@ -12,9 +12,8 @@ import ipaddress
 import socket
 import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -46,27 +45,16 @@ _LEGEND = (
 )
 
 
-@dataclass(frozen=True)
-class Page:
-    """Where the picture is, and how it is opened.
+@contextmanager
+def open_server(host: str, port: int | None, allowed_hosts: Iterable[str]) -> Iterator[tuple[Any, str]]:
+    """viser's server, from start to end, and the page's address.
 
-    Attributes
+    Parameters
     ----------
     port
         None: 8080, or the next free one.
     allowed_hosts
         Names with or without a port that it answers for beside `host` and this machine's own.
-    """
-
-    host: str = LOOPBACK
-    port: int | None = None
-    browser: bool = True
-    allowed_hosts: tuple[str, ...] = ()
-
-
-@contextmanager
-def open_server(page: Page) -> Iterator[tuple[Any, str]]:
-    """viser's server, from start to end, and the page's address.
 
     Raises
     ------
@@ -74,11 +62,11 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
         viser is not installed, the port is taken, the host is none of this machine, or an allowed one is none at all.
     """
     viser = optional("viser", "viser", "view")
-    _check_place(page)
-    places = allowed_places(page.host, page.allowed_hosts)
+    _check_place(host, port)
+    places = allowed_places(host, allowed_hosts)
     with ExitStack() as ends:
         with redirect_stdout(io.StringIO()), guarded_servers(places):  # its own banner; ours says more
-            server = viser.ViserServer(host=page.host, port=page.port or DEFAULT_PORT, verbose=False)
+            server = viser.ViserServer(host=host, port=port or DEFAULT_PORT, verbose=False)
             ends.callback(_stop, server)
         # Its page can ask for a tunnel through a server of viser's makers: nothing leaves this machine here.
         server.request_share_url = _no_tunnel  # type: ignore[method-assign, unused-ignore]
@@ -86,7 +74,7 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
         server.gui.add_markdown(_LEGEND, order=-3.0)
         server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
         server.gui.main_panel.dock_right()
-        yield server, f"http://{_shown_host(page.host)}:{server.get_port()}"
+        yield server, f"http://{_shown_host(host)}:{server.get_port()}"
 
 
 def _stop(server: Any) -> None:
@@ -210,14 +198,14 @@ def _shown_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _check_place(page: Page) -> None:
+def _check_place(host: str, port: int | None) -> None:
     """Raise UserError where the server could not listen."""
     try:
-        with socket.socket(socket.AF_INET6 if ":" in page.host else socket.AF_INET) as probe:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((page.host, page.port or 0))
+            probe.bind((host, port or 0))
     except (OSError, OverflowError, UnicodeError) as error:
-        place = f"{page.host}:{page.port}" if page.port else page.host
+        place = f"{host}:{port}" if port else host
         raise UserError(f"cannot listen on {place}: {error}; name another --host or --port") from error
 
 

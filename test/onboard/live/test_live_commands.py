@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from typing import Any
@@ -16,7 +17,7 @@ from live_graph import wait_until
 from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.commands.live_graph import parameter_value
+from onboard_estimation.commands.live_graph import parameter_value, rate
 from onboard_estimation.live import by_hand, discovery, session
 from onboard_estimation.live.messages import interface_class
 
@@ -237,15 +238,11 @@ def test_values_that_no_parameter_holds_are_refused() -> None:
 
 
 @settings(max_examples=30)
-@given(st.lists(st.integers(1, 10**10), min_size=1, max_size=30), st.integers(2, 40))
-def test_rates_are_those_of_the_window(gaps_ns: list[int], window: int) -> None:
-    meter = discovery.RateMeter(window)
-    times = np.concatenate([[0], np.cumsum(gaps_ns)])
-    for time_ns in times.tolist():
-        meter.note(time_ns)
-    rate = meter.read()
-    assert rate is not None
-    last = np.array(gaps_ns[-window:]) / 1e9
-    assert (rate.window, rate.count) == (len(last), len(times))
+@given(st.lists(st.integers(1, 10**10), min_size=1, max_size=30))
+def test_rates_are_those_of_the_gaps(gaps_ns: list[int]) -> None:
+    last = np.array(gaps_ns) / 1e9
+    found = rate(list(enumerate([0, *itertools.accumulate(gaps_ns)], 1)))
+    assert (found["window"], found["count"]) == (len(last), len(last) + 1)
     expected = [1.0 / last.mean(), last.min(), last.max(), last.std()]
-    np.testing.assert_allclose([rate.rate_hz, rate.min_s, rate.max_s, rate.std_dev_s], expected, rtol=1e-9, atol=1e-12)
+    figures = [found[name] for name in ("rate_hz", "min_s", "max_s", "std_dev_s")]
+    np.testing.assert_allclose(figures, expected, rtol=1e-9, atol=1e-12)

@@ -214,7 +214,7 @@ def test_bad_requests_are_refused_and_nothing_is_overwritten(ros_domain: int, tm
     assert "start-offset 100" in refusal("play", source, "--start-offset", "100")
     assert "does not exist" in refusal("play", tmp_path / "nothing")
     wrong: Any
-    for wrong in ({"rate": -1.0}, {"rate": float("nan")}, {"clock_hz": 1e9}, {"read_ahead": 0}, {"topics": ("/a b",)}):
+    for wrong in ({"rate": -1.0}, {"rate": float("nan")}, {"clock_hz": 1e9}, {"topics": ("/a b",)}):
         with pytest.raises(UserError):
             PlayOptions(**wrong)
     with pytest.raises(UserError):

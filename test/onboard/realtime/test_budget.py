@@ -116,7 +116,6 @@ def test_robots_that_cannot_be_measured_and_wrong_usage_are_told() -> None:
     assert "These can: hopper, salp, softrobot, strapdown, thruster_chain" in sentence
     for words, said in (
         (("--seconds", "1"), "--seconds 1: must be from 2 to 600"),
-        (("hopper", "--rate", "0"), "--rate 0: must be from 0.1 to 10"),
         (("--estimator", "ukf"), "--estimator and --config are of one robot"),
         (("hopper", "--estimator", "magic"), "hopper has no estimator 'magic'; it has bounce"),
         (("hopper", "--set", "nonsense=3"), "nonsense: unknown parameter"),

@@ -36,7 +36,7 @@ from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.view.live import LiveGraph, health_table, subjects
 from onboard_estimation.view.robot import Plots, RobotPicture, curves
-from onboard_estimation.view.server import Page, open_server
+from onboard_estimation.view.server import LOOPBACK, open_server
 from salp_estimation.robot import ROBOT as SALP
 
 JOINTS = "sensor_msgs/msg/JointState"
@@ -111,7 +111,7 @@ def test_a_truth_that_takes_the_place_of_another_has_its_own_shape() -> None:
     """As where one body is occluded: a box of a body that nobody says more of, then a link's parts."""
     record = sample_record(1)
     moment, nothing = record.at(0), np.zeros((0, 2))
-    with open_server(Page(port=free_port())) as (server, _):
+    with open_server(LOOPBACK, free_port(), ()) as (server, _):
         picture = RobotPicture(server, record.subject)
         seen = []
         for bodies in ({"stranger": moment.bodies["link_1"], **moment.bodies}, moment.bodies, {}):
@@ -128,7 +128,7 @@ def test_the_page_is_served_on_this_machine_only_and_gets_the_data() -> None:
     from urllib.request import urlopen
 
     record = sample_record()
-    with open_server(Page(port=free_port())) as (server, address):
+    with open_server(LOOPBACK, free_port(), ()) as (server, address):
         port = server.get_port()
         RobotPicture(server, record.subject).show(record.at(-1), record.means[:, :2], record.truth["pose"][:, :2])
         Plots(server, "/salp").show(curves(record))

@@ -14,7 +14,7 @@ import pytest
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.view.access import Place, allowed_places, guarded_servers, parse_place
 from onboard_estimation.view.access import refusal as refused
-from onboard_estimation.view.server import Page, open_server
+from onboard_estimation.view.server import LOOPBACK, open_server
 
 NO_VIEWER = pytest.mark.skipif(find_spec("viser") is None, reason="viser is not installed (extra `view`)")
 LONGEST_WAIT_S = 30.0
@@ -30,7 +30,7 @@ def free_port(family: int = socket.AF_INET, host: str = "127.0.0.1") -> int:
 def served(host: str = "127.0.0.1", allowed: tuple[str, ...] = ()) -> Iterator[int]:
     """A page with something to tell."""
     port = free_port(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    with open_server(Page(host, port, allowed_hosts=allowed)) as (server, _):
+    with open_server(host, port, allowed) as (server, _):
         server.gui.add_markdown("what only this machine may see")
         yield port
 
@@ -147,7 +147,7 @@ def test_ipv6() -> None:
 def test_opened_to_others_it_answers_for_the_address_that_they_asked_and_for_the_printed_one() -> None:
     for host, shown in (("127.0.0.1", "localhost"), ("0.0.0.0", "localhost"), ("127.0.0.2", "127.0.0.2")):
         port, asked = free_port(host=host), "127.0.0.1" if shown == "localhost" else host
-        with open_server(Page(host, port)) as (_, address):
+        with open_server(host, port, ()) as (_, address):
             assert address == f"http://{shown}:{port}"
             assert answer(port, [f"Host: {shown}:{port}"], False, asked)[0] == 200
             if host == "0.0.0.0":
@@ -174,7 +174,7 @@ def test_a_server_without_its_guard_is_not_started(monkeypatch: pytest.MonkeyPat
     stopped: list[Any] = []
     bare = SimpleNamespace(stop=lambda: stopped.append(True))
     monkeypatch.setattr(viser, "ViserServer", lambda **_: bare)
-    with pytest.raises(UserError, match="cannot be guarded"), open_server(Page()):
+    with pytest.raises(UserError, match="cannot be guarded"), open_server(LOOPBACK, None, ()):
         pytest.fail("it was served")
     assert stopped
     with pytest.raises(UserError, match="cannot be guarded"), guarded_servers(()):
