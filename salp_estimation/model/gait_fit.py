@@ -8,7 +8,7 @@ repeated from first guesses that are shifted in time, and the best is taken.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -139,7 +139,8 @@ class _Problem:
 
     def __init__(self, chain: Chain, twist: Vector, size: Gait, steps: int, limited: bool) -> None:
         self.chain, self.steps, self.limited = Chain(kernels.unlimited(chain.links)), steps, limited
-        self.seen: dict[bytes, Matrix] = {}
+        # Both constraints are differentiated at the same places.
+        self._cycle = lru_cache(256)(lambda key: cycle(self.chain, self.gait(np.frombuffer(key)), self.steps))
         self.period_s = size.period_s
         self.scale = np.sqrt(effort(size))
         self.target = np.append(exponential(twist), np.zeros(chain.link_count - 1))
@@ -196,13 +197,7 @@ class _Problem:
         return self.gait(z - step)
 
     def _states(self, z: Vector) -> Matrix:
-        # Both constraints are differentiated at the same places.
-        key = z.tobytes()
-        if key not in self.seen:
-            if len(self.seen) > 4 * len(z):
-                self.seen.clear()
-            self.seen[key] = cycle(self.chain, self.gait(z), self.steps)
-        return self.seen[key]
+        return self._cycle(z.tobytes())
 
     def _constraint(self, kind: str, function: Callable[[Vector], Vector]) -> dict[str, object]:
         return {"type": kind, "fun": function, "jac": lambda z: self._jacobian(function, z)}
