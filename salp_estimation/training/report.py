@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError, first_of, said_of
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import display_unit
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.result import Note
+from onboard_estimation.contract.result import EvaluationResult, Note
 from onboard_estimation.contract.trained import ReportTable
 from salp_estimation.estimators.chain_estimator import COMMAND
-from salp_estimation.estimators.residual_model import ResidualModel
+from salp_estimation.estimators.residual_model import ROBOT, ResidualModel, load_model
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.training import residual_training
 from salp_estimation.training.motion import Rows
 from salp_estimation.training.population import JOINT, WHEEL
-from salp_estimation.training.references import loss_sentences
+from salp_estimation.training.references import loss_sentences, worse_than
 from salp_estimation.training.runs import TrainingRun, lagged_commands, link_rates, rim_speeds, training_run
 
 _MOST_LINKS_FOR_PROCESSES = 3
@@ -277,20 +276,12 @@ def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> tuple[f
     return float(beyond.any(axis=1).mean()), {names[k]: float(shares[k]) for k in order if shares[k] > 0.0}
 
 
-def model_notes(
-    configuration: SalpConfiguration,
-    model: ResidualModel,
-    series: Sequence[Series],
-    stamps_ns: NDArray[np.int64],
-    joint_angles: Rows,
-) -> tuple[Note, ...]:
-    """With which model a run was estimated, and how much of it lies outside the training data.
-
-    Parameters
-    ----------
-    stamps_ns, joint_angles
-        (K,) and (K, N - 1), of the estimates.
-    """
+def notes(configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult) -> tuple[Note, ...]:
+    """What was better than the filter, which model there was, and how much of the run lies outside its data."""
+    part, worse = result.parts.get("joint_angles"), worse_than(result.metrics.get(ROBOT, {}))
+    if not configuration.residual_model or part is None:
+        return worse
+    model, stamps_ns = load_model(configuration.residual_model, configuration), result.stamps_ns
     training = model.header.training
     trained = (
         f"Residual model of the form {model.header.kind}, trained with {training.point_count} points of "
@@ -301,13 +292,13 @@ def model_notes(
     for one in series:
         if one.channel.sensor == COMMAND and np.isfinite(one.values).all(axis=1).any():
             controls = lagged_commands(*rim_speeds(configuration.chain, one), stamps_ns)
-    any_input, by_input = outside(model, joint_angles, controls)
+    any_input, by_input = outside(model, part.estimate, controls)
     if any_input == 0.0:
-        return (Note(f"{trained} All of the run lies within its training data."),)
+        return (*worse, Note(f"{trained} All of the run lies within its training data."))
     listed = first_of([f"{name} {100.0 * one:.3g} %" for name, one in by_input.items()], _MOST_NAMED)
     share = f"{100.0 * any_input:.2g} % of the run"
     # The inputs that are outside for at least half as long as the worst one: those to be trained.
     blamed = [name for name, one in by_input.items() if one >= 0.5 * max(by_input.values())]
     verdict = f"{share} is outside the training data ({first_of(blamed, _MOST_NAMED)})"
     sentence = f"{trained} {share} is outside its training data: {listed}."
-    return (Note(sentence, verdict if any_input > WORTH_SAYING else ""),)
+    return (*worse, Note(sentence, verdict if any_input > WORTH_SAYING else ""))
