@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Limit, Matrix
-from onboard_estimation.base.series import Series, imu_channel, set_pose_channel
+from onboard_estimation.base.series import imu_channel, set_pose_channel
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn, Reported
-from onboard_estimation.contract.result import Note, ReportSection
 from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation, WithGaits
 from onboard_estimation.contract.trained import Identified, Smoothed, Trained
@@ -24,14 +23,12 @@ from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.reading_limits import imu_limits
-from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.estimator import SalpEstimator
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import GAITS, SETTLE_S
 from salp_estimation.simulation import simulator
 
 if TYPE_CHECKING:
-    from onboard_estimation.contract.result import EvaluationResult
     from salp_estimation.estimators.residual_estimator import ResidualEstimator
     from salp_estimation.estimators.residual_smoother import ResidualSmoother
 
@@ -169,18 +166,8 @@ class SalpRobot(
         ]
         return link_shapes(chain.link_names, chain.link_lengths_m, _BODY, _PIN, wheels)
 
-    def report_sections(
-        self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> tuple[ReportSection, ...]:
-        """How well the gyros saw the joint angles, as the paper's figure 8; nothing without commands."""
-        from salp_estimation.judging import observability
-
-        command = next((one for one in series if one.channel.sensor == COMMAND), None)
-        part = result.parts.get("joint_angles")
-        if command is None or part is None:
-            return ()
-        seen = observability.observe(configuration.chain, command, result.stamps_ns, part, self.settle_s)
-        return (observability.section(configuration.chain, seen),)
+    report_sections = offline("salp_estimation.judging.observability:report_sections")
+    """How well the gyros saw the joint angles, as the paper's figure 8; nothing without commands."""
 
     observed = offline("salp_estimation.judging.observed_run:observed_run")
     """How well the gyros saw the joint angles."""
@@ -191,20 +178,8 @@ class SalpRobot(
     observability_report = offline("salp_estimation.judging.observed_run:JointReport")
     """Joint by joint, gait by gait."""
 
-    def notes(
-        self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
-    ) -> tuple[Note, ...]:
-        """What was better than the filter, which model there was, and how much of the run lies outside its data."""
-        from salp_estimation.training.references import worse_than
-
-        part, worse = result.parts.get("joint_angles"), worse_than(result.metrics.get(self.name, {}))
-        if not configuration.residual_model or part is None:
-            return worse
-        from salp_estimation.estimators.residual_model import load_model
-        from salp_estimation.training.report import model_notes
-
-        model = load_model(configuration.residual_model, configuration)
-        return (*worse, *model_notes(configuration, model, series, result.stamps_ns, part.estimate))
+    notes = offline("salp_estimation.training.report:notes")
+    """What was better than the filter, which model there was, and how much of the run lies outside its data."""
 
     check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS)
     train = offline("salp_estimation.training.report:train_salp")

@@ -8,20 +8,17 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Channel, Matrix
-from onboard_estimation.contract.description import Shapes
+from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.reported import Drawn, Reported
 from onboard_estimation.contract.robot import offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.contract.trained import Identified, Trained
 from onboard_estimation.contract.truth import WithLateTruth, WithTrueRates
-from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.estimator import Estimator
 from softrobot_estimation.estimators.filter_model import FILTERS, KIND, configured_model
 from softrobot_estimation.estimators.open_loop import OpenLoop
 from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.estimators.unscented_estimator import UnscentedEstimator
-from softrobot_estimation.model import description
 from softrobot_estimation.model.configuration import SETTLE_S, WRENCH, SoftRobotConfiguration, channels
 
 _EXERCISE_MEMORY_S = 0.2
@@ -135,21 +132,17 @@ class SoftRobot(
             return PaperSimulation(configuration, rng)
         return LaboratorySimulation(self.known_in(configuration, scenario), rng, payload=scenario == "payload")
 
-    def body_poses(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> dict[str, Matrix]:
-        """Base plate, pieces of the backbone, tip plate: on the arc that ends at the tip."""
-        return description.body_poses(configuration, means[:, space.coordinates("position")])
+    body_poses = offline("softrobot_estimation.model.description:body_poses")
+    """Base plate, pieces of the backbone, tip plate: on the arc that ends at the tip."""
 
-    def body_shapes(self, configuration: SoftRobotConfiguration) -> Shapes:
-        """Cylinders and two plates."""
-        return description.shapes(configuration)
+    body_shapes = offline("softrobot_estimation.model.description:shapes")
+    """Cylinders and two plates."""
 
-    def urdf(self, configuration: SoftRobotConfiguration) -> str:
-        """Its bodies, each free in the one before."""
-        return description.urdf(configuration, self.name)
+    urdf = offline("softrobot_estimation.model.description:urdf")
+    """Its bodies, each free in the one before."""
 
-    def outline(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> Matrix:
-        """Backbone as one sees it along the base's z, which shows how far and where to it bends."""
-        return description.outline(configuration, means[:, space.coordinates("position")])
+    outline = offline("softrobot_estimation.model.description:outline")
+    """Backbone as one sees it along the base's z, which shows how far and where to it bends."""
 
     identify = offline("softrobot_estimation.training.identified:identify")
     """Grey box from pressures and motion capture. Free runs are fitted: there is nothing to low-pass."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import MISSING
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from onboard_estimation.base.configuration import load
+from onboard_estimation.base.configuration import load, parameter
 from onboard_estimation.base.installed import resource
 
 Array = NDArray[np.float64]
@@ -15,6 +16,12 @@ Magnitudes = TypeVar("Magnitudes")
 
 _LONGEST_SPREAD = 2.5
 """Draws are cut off at so many standard deviations: no wheel with negative friction, no mass below zero."""
+
+
+def magnitude(default: Any = MISSING, most: float | None = None, above_zero: bool = False) -> Any:
+    """A field of a scenario: zero or more, or above it. What it is, the class's docstring and the file tell."""
+    least: dict[str, Any] = {"exclusive_minimum" if above_zero else "minimum": 0.0}
+    return parameter(default, "", maximum=most, **least)
 
 
 def magnitudes(kind: type[Magnitudes], file: str) -> Magnitudes:

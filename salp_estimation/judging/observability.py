@@ -28,10 +28,12 @@ from scipy.stats import rankdata
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.series import Series
-from onboard_estimation.contract.result import Panel, PanelGroup, PartResult, ReportSection
+from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGroup, PartResult, ReportSection
+from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
-from salp_estimation.model.configuration import ChainConfiguration
+from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
+from salp_estimation.model.gaits import SETTLE_S
 from salp_estimation.training.runs import in_force, rim_speeds
 
 Rows = NDArray[np.float64]
@@ -298,6 +300,17 @@ def observe(
     if chain.link_count - 1 <= _MOST_GRAMIAN_JOINTS:
         eigenvalues = smallest_eigenvalues(gramians(chain, time_s, r, controls, window_s))
     return Observability(time_s, error, stddev, controls, float(true.mean()), tuple(found), eigenvalues, stride)
+
+
+def report_sections(
+    configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> tuple[ReportSection, ...]:
+    """Of a run; none without commands."""
+    command = next((one for one in series if one.channel.sensor == COMMAND), None)
+    part = result.parts.get("joint_angles")
+    if command is None or part is None:
+        return ()
+    return (section(configuration.chain, observe(configuration.chain, command, result.stamps_ns, part, SETTLE_S)),)
 
 
 def section(configuration: ChainConfiguration, seen: Observability) -> ReportSection:

@@ -200,14 +200,11 @@ def force_effects(place: Place, at: Array) -> Array:
     n = place.links.shape[0]
     m = n + 2
     jacobians, to_base = _wheels(place.links, place.joint_angles, place.parameters)
-    hessian, gradient, pushed = np.empty((m, m)), np.empty((m, 1)), np.empty((m, 3 * n))
+    hessian, gradient = np.empty((m, m)), np.empty((m, 1))
     q, room = _from_base(to_base, at), _room_axes(place, to_base)
     _balance(place, jacobians, room, q, hessian, gradient)
     factorise(hessian)
-    for i in range(n):
-        for a in range(3):
-            for c in range(m):
-                pushed[c, 3 * i + a] = jacobians[i, a, c]
+    pushed = jacobians.reshape(3 * n, m).T.copy()
     _solve(hessian, pushed)
     pushed = to_base @ pushed
     out = np.zeros((m, 3))

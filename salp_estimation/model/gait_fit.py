@@ -8,7 +8,7 @@ repeated from first guesses that are shifted in time, and the best is taken.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,6 @@ TOLERANCE = 1e-6
 _STARTS, _LIMITED_STARTS = 8, 4  # limits make a start several times as slow
 _SEARCH_STEPS, _FINAL_STEPS, _CHECK_STEPS = 24, 96, 192
 _SEARCH, _FINAL = (1e-8, 60), (1e-13, 100)  # tolerance of SLSQP on the effort, relative, and its iterations
-_FRACTIONS = (0.25, 0.5, 0.75, 1.0)
 _DIFFERENCE = 1e-5
 _LIMIT_MARGIN_RAD = float(np.deg2rad(0.5))
 _NODE = float(np.sqrt(3.0) / 6.0)
@@ -111,18 +110,16 @@ def fit(chain: Chain, twist: Vector, guess: Gait) -> Gait:
     closest = np.inf
     excess_rad = 0.0
     for limited in (False, True):
-        for search in (_leap,) if limited else (_leap, _approach):
-            found = search(chain, twist, guess, limited)
-            if not found:
-                continue
-            best = _finish(chain, twist, found[0], limited)
-            closest = min(closest, best.deviation)
-            if best.deviation > TOLERANCE:
-                continue
-            if best.excess_rad <= 0.0:
-                return best.gait
-            excess_rad = max(excess_rad, best.excess_rad)
-            break  # the motion can be had, but the limits are in the way: with them from the start
+        found = _search(chain, twist, guess, limited)
+        if found is None:
+            continue
+        best = _finish(chain, twist, found, limited)
+        closest = min(closest, best.deviation)
+        if best.deviation > TOLERANCE:
+            continue
+        if best.excess_rad <= 0.0:
+            return best.gait
+        excess_rad = max(excess_rad, best.excess_rad)  # the limits are in the way: with them from the start
     raise UserError(_refusal(twist, closest, excess_rad))
 
 
@@ -139,7 +136,8 @@ class _Problem:
 
     def __init__(self, chain: Chain, twist: Vector, size: Gait, steps: int, limited: bool) -> None:
         self.chain, self.steps, self.limited = Chain(kernels.unlimited(chain.links)), steps, limited
-        self.seen: dict[bytes, Matrix] = {}
+        # Both constraints are differentiated at the same places.
+        self._cycle = lru_cache(256)(lambda key: cycle(self.chain, self.gait(np.frombuffer(key)), self.steps))
         self.period_s = size.period_s
         self.scale = np.sqrt(effort(size))
         self.target = np.append(exponential(twist), np.zeros(chain.link_count - 1))
@@ -196,13 +194,7 @@ class _Problem:
         return self.gait(z - step)
 
     def _states(self, z: Vector) -> Matrix:
-        # Both constraints are differentiated at the same places.
-        key = z.tobytes()
-        if key not in self.seen:
-            if len(self.seen) > 4 * len(z):
-                self.seen.clear()
-            self.seen[key] = cycle(self.chain, self.gait(z), self.steps)
-        return self.seen[key]
+        return self._cycle(z.tobytes())
 
     def _constraint(self, kind: str, function: Callable[[Vector], Vector]) -> dict[str, object]:
         return {"type": kind, "fun": function, "jac": lambda z: self._jacobian(function, z)}
@@ -216,25 +208,12 @@ class _Problem:
         return (ahead - np.array([function(z - step) for step in steps])).T / (2.0 * _DIFFERENCE)
 
 
-def _leap(chain: Chain, twist: Vector, guess: Gait, limited: bool) -> list[Gait]:
-    """Optima for the whole motion at once from shifted first guesses, the least effort first."""
+def _search(chain: Chain, twist: Vector, guess: Gait, limited: bool) -> Gait | None:
+    """The optimum of least effort from shifted first guesses."""
     problem = _Problem(chain, twist, guess, _SEARCH_STEPS, limited)
     starts = _LIMITED_STARTS if limited else _STARTS
     ends = [problem.least_effort(_shifted(guess, k / starts), *_SEARCH) for k in range(starts)]
-    return sorted((gait for gait in ends if problem.is_near(gait)), key=effort)
-
-
-def _approach(chain: Chain, twist: Vector, guess: Gait, limited: bool) -> list[Gait]:
-    """The same for a motion that is too far for one leap: a part of it first, then more and more."""
-    before = _FRACTIONS[0]
-    found = _leap(chain, before * twist, _resized(guess, before), limited)[:1]
-    for fraction in _FRACTIONS[1:]:
-        if not found:
-            break
-        problem = _Problem(chain, fraction * twist, _resized(guess, fraction), _SEARCH_STEPS, limited)
-        found = [problem.least_effort(_resized(found[0], fraction / before), *_SEARCH)]
-        before = fraction
-    return found
+    return min((gait for gait in ends if problem.is_near(gait)), key=effort, default=None)
 
 
 def _finish(chain: Chain, twist: Vector, found: Gait, limited: bool) -> _Result:
@@ -252,11 +231,6 @@ def _shifted(gait: Gait, fraction: float) -> Gait:
     offset, sine, cosine = gait.coefficients
     ahead = np.cos(phase) * sine - np.sin(phase) * cosine, np.sin(phase) * sine + np.cos(phase) * cosine
     return Gait.of([offset, *ahead], gait.period_s)
-
-
-def _resized(gait: Gait, ratio: float) -> Gait:
-    """About the gait for that much of its motion: the offset goes with the motion, the area of its loop too."""
-    return Gait.of(gait.coefficients * [[ratio], [np.sqrt(ratio)], [np.sqrt(ratio)]], gait.period_s)
 
 
 def _refusal(twist: Vector, closest: float, excess_rad: float) -> str:

@@ -13,9 +13,8 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
-from onboard_estimation.contract.signals import magnitudes, spread
+from onboard_estimation.contract.signals import magnitude, magnitudes, spread
 
 Array = NDArray[np.float64]
 
@@ -25,40 +24,47 @@ _LEAST_FRICTION = 0.2
 
 @dataclass(frozen=True)
 class ForeignScenario:
-    """Magnitudes; zero: none of it. Without a file, none of any."""
+    """Magnitudes; zero: none of it. Without a file, none of any.
 
-    stribeck_share: float = non_negative(0.0, "friction at creeping speed beyond that of sliding, as a share")
-    stribeck_speed_m_s: float = positive(0.01, "speed within which it falls", "m/s")
-    coupled_share: float = parameter(
-        0.0, "how far friction along and across share one size, 1: wholly", minimum=0.0, maximum=1.0
-    )
-    ripple_share: float = non_negative(
-        0.0, "standard deviation of the ripple of a wheel's friction from roller to roller, as a share"
-    )
-    dust_share_min: float = non_negative(
-        0.0, "standard deviation of the change of a wheel's friction in a minute, as a share", "1/min"
-    )
-    slope_deg: float = parameter(
-        0.0, "standard deviation of the floor's slope, each axis", unit="deg", minimum=0.0, maximum=5.0
-    )
-    link_mass_kg: float = positive(1.0, "mass of a link, at its wheel", "kg")
-    set_share: float = parameter(
-        0.0, "share of the deflection that the harness keeps when held for long", minimum=0.0, exclusive_maximum=1.0
-    )
-    set_time_s: float = positive(30.0, "time constant of that", "s")
-    dead_band_m_s: float = non_negative(0.0, "mean rim speed below which a wheel stands", "m/s")
-    sag_share_min: float = non_negative(
-        0.0, "mean loss of rim speed in a minute as the battery empties, as a share", "1/min"
-    )
-    warm_up_rad_s: float = non_negative(
-        0.0, "standard deviation of how far a gyro's bias moves as it warms up", "rad/s"
-    )
-    warm_up_time_s: float = positive(60.0, "time constant of that", "s")
-    flexible_share: float = non_negative(
-        0.0, "mean share of a link's rotation that goes through its first bending mode at the gyro"
-    )
-    flexible_hz: float = positive(8.0, "frequency of that mode", "Hz")
-    flexible_damping: float = parameter(0.02, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
+    Attributes
+    ----------
+    stribeck_share, stribeck_speed_m_s
+        Friction at creeping speed beyond that of sliding, as a share; speed within which it falls.
+    coupled_share
+        How far friction along and across share one size, 1: wholly.
+    ripple_share
+        Standard deviation of the ripple of a wheel's friction from roller to roller, as a share.
+    dust_share_min
+        Standard deviation of the change of a wheel's friction in a minute, as a share, 1/min.
+    slope_deg, link_mass_kg
+        Standard deviation of the floor's slope, each axis; mass of a link, at its wheel.
+    set_share, set_time_s
+        Share of the deflection that the harness keeps when held for long; time constant of that.
+    dead_band_m_s, sag_share_min
+        Mean rim speed below which a wheel stands; mean loss of rim speed in a minute as the battery empties, 1/min.
+    warm_up_rad_s, warm_up_time_s
+        Standard deviation of how far a gyro's bias moves as it warms up; time constant of that.
+    flexible_share, flexible_hz, flexible_damping
+        Mean share of a link's rotation that goes through its first bending mode at the gyro; that mode's frequency and
+        damping ratio.
+    """
+
+    stribeck_share: float = magnitude(0.0)
+    stribeck_speed_m_s: float = magnitude(0.01, above_zero=True)
+    coupled_share: float = magnitude(0.0, most=1.0)
+    ripple_share: float = magnitude(0.0)
+    dust_share_min: float = magnitude(0.0)
+    slope_deg: float = magnitude(0.0, most=5.0)
+    link_mass_kg: float = magnitude(1.0, above_zero=True)
+    set_share: float = magnitude(0.0, most=0.99)
+    set_time_s: float = magnitude(30.0, above_zero=True)
+    dead_band_m_s: float = magnitude(0.0)
+    sag_share_min: float = magnitude(0.0)
+    warm_up_rad_s: float = magnitude(0.0)
+    warm_up_time_s: float = magnitude(60.0, above_zero=True)
+    flexible_share: float = magnitude(0.0)
+    flexible_hz: float = magnitude(8.0, above_zero=True)
+    flexible_damping: float = magnitude(0.02, most=0.99, above_zero=True)
 
 
 foreign_scenario = cache(partial(magnitudes, ForeignScenario, FILE))

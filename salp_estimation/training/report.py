@@ -9,30 +9,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from onboard_estimation.base.errors import UserError, said_of
+from onboard_estimation.base.errors import UserError, first_of, said_of
 from onboard_estimation.base.measurement import Vector
+from onboard_estimation.base.presentation import display_unit
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.result import Note
+from onboard_estimation.contract.result import EvaluationResult, Note
 from onboard_estimation.contract.trained import ReportTable
 from salp_estimation.estimators.chain_estimator import COMMAND
-from salp_estimation.estimators.residual_model import ResidualModel
+from salp_estimation.estimators.residual_model import ROBOT, ResidualModel, load_model
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.training import residual_training
 from salp_estimation.training.motion import Rows
 from salp_estimation.training.population import JOINT, WHEEL
-from salp_estimation.training.references import loss_sentences
+from salp_estimation.training.references import loss_sentences, worse_than
 from salp_estimation.training.runs import TrainingRun, lagged_commands, link_rates, rim_speeds, training_run
 
 _MOST_LINKS_FOR_PROCESSES = 3
 """Gaussian processes have 2 N - 1 inputs: with more links their data are too thin."""
 _MOST_COLUMNS = 4
-SMALLEST_ANGLE_RANGE_RAD = 0.2
-"""The rates depend on sines and cosines of the joint angles: over less than 11 deg they are hardly more than lines."""
-SMALLEST_SPEED_RANGE_M_S = 0.02
-"""Five times the speed at which dry friction has reached most of its size (`residual_model.SLIP`)."""
 
 MARGIN = 0.05
 """The covered range of an input is widened by this share of it, on either side: so far a model carries."""
@@ -44,9 +40,6 @@ _HELD_OUT = (
     "assumed_straight_rmse_deg", "within_3_sigma",
 )  # fmt: skip
 
-_WANTED = {"rad": SMALLEST_ANGLE_RANGE_RAD, "m/s": SMALLEST_SPEED_RANGE_M_S}
-"""Ranges that inputs should be moved over, by their unit."""
-
 
 class Input(NamedTuple):
     """How far an input was moved, in its unit: the range of 98 % of the points, for outliers teach nothing."""
@@ -55,7 +48,6 @@ class Input(NamedTuple):
     unit: str
     lowest: float
     highest: float
-    moved: bool
 
 
 class FoundParameter(NamedTuple):
@@ -110,9 +102,7 @@ class SalpTraining:
         header = self.model.header
         moved = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in self.runs])
         ranges = zip(header.input_names, header.input_units, *np.percentile(moved, [1.0, 99.0], axis=0), strict=True)
-        return [
-            Input(name, unit, float(low), float(high), high - low >= _WANTED[unit]) for name, unit, low, high in ranges
-        ]
+        return [Input(name, unit, float(low), float(high)) for name, unit, low, high in ranges]
 
     def left_out(self) -> dict[str, int]:
         """Frames with flipped markers, by link, over all runs."""
@@ -146,20 +136,12 @@ class SalpTraining:
         training = self.model.header.training
         flips = self.left_out()
         counted = ", ".join(f"{link} {count}" for link, count in flips.items() if count)
-        still = [
-            f"{one.name} hardly moved: {one.lowest:.3g} to {one.highest:.3g} {one.unit}, a range of "
-            f"{_WANTED[one.unit]:.3g} is wanted"
-            for one in self.inputs()
-            if not one.moved
-        ]
-        out = [
+        return [
             f"{training.point_count} points at {training.rate_hz:g} Hz of {len(training.runs)} runs "
             f"({training.duration_s:.0f} s of motion), trained in {self.duration_s:.1f} s.",
             f"Frames with flipped markers left out: {counted or 'none'}.",
+            *(f"{note}." for note in self.notes),
         ]
-        if still:
-            out.append(f"The model knows little of {len(still)} inputs that the runs leave alone: {'; '.join(still)}.")
-        return [*out, *(f"{note}." for note in self.notes)]
 
     def tables(self) -> list[ReportTable]:
         """Held-out runs and parameters where there are any, what remains of the rates, and the inputs covered."""
@@ -204,7 +186,7 @@ class SalpTraining:
     def _residual_table(self) -> ReportTable:
         rows = []
         for name, unit, stddev, lasts_s in map(dict.values, self.residuals()):
-            factor, shown = (1000.0, "mm/s") if unit == "m/s" else (57.29577951308232, "deg/s")
+            shown, factor = display_unit(unit, stddev)
             rows.append((name, f"{factor * stddev:.3g}", shown, f"{lasts_s:.2g}"))
         headings = ("rate", "standard deviation", "unit", "lasts, s")
         return ReportTable("what is left of the rates", headings, tuple(rows), (headings[1], headings[3]))
@@ -212,10 +194,9 @@ class SalpTraining:
     def _input_table(self) -> ReportTable:
         rows = []
         for one in self.inputs():
-            factor, unit = (57.29577951308232, "deg") if one.unit == "rad" else (100.0, "cm/s")
-            moved = "moved" if one.moved else "hardly moved"
-            rows.append((one.name, f"{factor * one.lowest:.3g}", f"{factor * one.highest:.3g}", unit, moved))
-        headings = ("input", "from", "to", "unit", "")
+            unit, factor = display_unit(one.unit, one.highest - one.lowest)
+            rows.append((one.name, f"{factor * one.lowest:.3g}", f"{factor * one.highest:.3g}", unit))
+        headings = ("input", "from", "to", "unit")
         return ReportTable("inputs covered (98 % of the points)", headings, tuple(rows), headings[1:3])
 
     def save(self, path: Path) -> Sequence[Path]:
@@ -295,20 +276,12 @@ def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> tuple[f
     return float(beyond.any(axis=1).mean()), {names[k]: float(shares[k]) for k in order if shares[k] > 0.0}
 
 
-def model_notes(
-    configuration: SalpConfiguration,
-    model: ResidualModel,
-    series: Sequence[Series],
-    stamps_ns: NDArray[np.int64],
-    joint_angles: Rows,
-) -> tuple[Note, ...]:
-    """With which model a run was estimated, and how much of it lies outside the training data.
-
-    Parameters
-    ----------
-    stamps_ns, joint_angles
-        (K,) and (K, N - 1), of the estimates.
-    """
+def notes(configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult) -> tuple[Note, ...]:
+    """What was better than the filter, which model there was, and how much of the run lies outside its data."""
+    part, worse = result.parts.get("joint_angles"), worse_than(result.metrics.get(ROBOT, {}))
+    if not configuration.residual_model or part is None:
+        return worse
+    model, stamps_ns = load_model(configuration.residual_model, configuration), result.stamps_ns
     training = model.header.training
     trained = (
         f"Residual model of the form {model.header.kind}, trained with {training.point_count} points of "
@@ -319,15 +292,13 @@ def model_notes(
     for one in series:
         if one.channel.sensor == COMMAND and np.isfinite(one.values).all(axis=1).any():
             controls = lagged_commands(*rim_speeds(configuration.chain, one), stamps_ns)
-    any_input, by_input = outside(model, joint_angles, controls)
+    any_input, by_input = outside(model, part.estimate, controls)
     if any_input == 0.0:
-        return (Note(f"{trained} All of the run lies within its training data."),)
-    names = [f"{name} {100.0 * share:.3g} %" for name, share in list(by_input.items())[:_MOST_NAMED]]
-    more = len(by_input) - len(names)
-    listed = ", ".join(names) + (f" and {more} more" if more else "")
+        return (*worse, Note(f"{trained} All of the run lies within its training data."))
+    listed = first_of([f"{name} {100.0 * one:.3g} %" for name, one in by_input.items()], _MOST_NAMED)
     share = f"{100.0 * any_input:.2g} % of the run"
     # The inputs that are outside for at least half as long as the worst one: those to be trained.
-    worst = max(by_input.values())
-    blamed = [name for name, one in by_input.items() if one >= 0.5 * worst][:_MOST_NAMED]
-    verdict = f"{share} is outside the training data ({', '.join(blamed)})" if any_input > WORTH_SAYING else ""
-    return (Note(f"{trained} {share} is outside its training data: {listed}.", verdict),)
+    blamed = [name for name, one in by_input.items() if one >= 0.5 * max(by_input.values())]
+    verdict = f"{share} is outside the training data ({first_of(blamed, _MOST_NAMED)})"
+    sentence = f"{trained} {share} is outside its training data: {listed}."
+    return (*worse, Note(sentence, verdict if any_input > WORTH_SAYING else ""))

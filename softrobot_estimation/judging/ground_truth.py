@@ -95,12 +95,8 @@ def rates(
             inner = savgol_filter(places[piece], VELOCITY_FRAMES, 2, deriv=1, delta=step_s, axis=0)[half:-half]
             slopes[piece[half:-half]] = inner
     # Between two frames on the line through both: beside a frame without a slope there is none.
-    after = np.clip(np.searchsorted(frames_ns, stamps_ns), 1, max(len(frames_ns) - 1, 1))
-    if len(frames_ns) < VELOCITY_FRAMES:
-        return {"velocity": np.full((len(stamps_ns), 3), np.nan)}
-    before_ns, after_ns = frames_ns[after - 1], frames_ns[after]
-    share = np.clip((stamps_ns - before_ns) / (after_ns - before_ns), 0.0, 1.0)[:, None]
-    return {"velocity": (1.0 - share) * slopes[after - 1] + share * slopes[after]}
+    found, _ = BodyTrack(TIP, frames_ns, slopes).at(stamps_ns, np.inf)
+    return {"velocity": found}
 
 
 def lateness(

@@ -26,14 +26,15 @@ _BEYOND = 1.15
 """Of the path's reach that is drawn."""
 
 
-def stiffness_picture(learned: LearnedFunction, path: Matrix, title: str) -> bytes:
+def draw_stiffness(file: Path | BytesIO, learned: LearnedFunction, path: Matrix, title: str) -> None:
     """Stiffness (N m/rad) over bending (rad, rad) and elongation (m), and where the robot has been (K, 3), as PNG.
 
-    The same in, the same out, to the byte.
+    Raises
+    ------
+    UserError
+        The file cannot be written.
     """
-    out = BytesIO()
-    write_figure(out, partial(_figure, learned, path, title))
-    return out.getvalue()
+    write_figure(file, partial(_figure, learned, path, title))
 
 
 def _figure(learned: LearnedFunction, path: Matrix, title: str) -> Figure:
@@ -108,9 +109,10 @@ def sections(
 
 def _map(result: EvaluationResult, path: Matrix) -> Picture:
     """What the particles had learned by the end of the run, and where it was (K, 3)."""
-    title = f"{result.source}, {Path(result.bag).name}: stiffness as {result.estimator} learned it"
+    title, out = f"{result.source}, {Path(result.bag).name}: stiffness as {result.estimator} learned it", BytesIO()
+    draw_stiffness(out, result.learned, path, title)
     return Picture(
-        stiffness_picture(result.learned, path, title),
+        out.getvalue(),
         "Stiffness that the particles had learned by the end, without the law of the configuration, over bending: its "
         "mean and its standard deviation; right: along elongation.",
     )

@@ -176,15 +176,6 @@ def locate(segment: Array, fraction: float, offset: float, states: Array, motion
             motions[k, 3 + j], motions[k, 6 + j], motions[k, 9 + j] = jx[j], jy[j], jz[j]
 
 
-@njit(cache=True, error_model="numpy")
-def rotations(states: Array, out: Array) -> None:
-    """Quaternions x, y, z, w of the tip's axes in the base's frame, into `out` (K, 4); no twist about the backbone."""
-    for k in range(states.shape[0]):
-        bx, by = 0.5 * states[k, 0], 0.5 * states[k, 1]
-        c0, c1, _, _, _, _, _ = stumpff(bx * bx + by * by)
-        out[k, 0], out[k, 1], out[k, 2], out[k, 3] = -by * c1, bx * c1, 0.0, c0
-
-
 _INVERSION_STEPS = 8
 
 
@@ -248,11 +239,14 @@ class ConstantCurvatureSegment:
 
 
 def tip_quaternion_xyzw(states: ArrayLike) -> Array:
-    """(4,) or (K, 4): from the tip's axes, which are the base's where the segment is straight, to the base's."""
-    array = np.asarray(states, dtype=np.float64)
-    out = np.empty((*array.shape[:-1], 4))
-    rotations(np.atleast_2d(array), np.atleast_2d(out))
-    return out
+    """(4,) or (K, 4): from the tip's axes, which are the base's where the segment is straight, to the base's.
+
+    There is no twist about the backbone.
+    """
+    x, y = 0.5 * np.asarray(states, dtype=np.float64)[..., :2].T
+    angle = np.hypot(x, y)
+    share = np.sinc(angle / np.pi)
+    return np.stack([-share * y, share * x, np.zeros_like(angle), np.cos(angle)], axis=-1)
 
 
 def with_damping_ratios(segment: ConstantCurvatureSegment, bending: float, axial: float) -> ConstantCurvatureSegment:

@@ -8,6 +8,7 @@ import numpy as np
 
 from onboard_estimation.base.measurement import Estimate, Matrix
 from onboard_estimation.contract.description import Shape, Shapes, joint_element, link_element, robot_element, urdf_text
+from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.learning.reduced_rank import LearnedFunction
 from onboard_estimation.ros.sensor_messages import New, header
 from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
@@ -53,10 +54,10 @@ def shapes(configuration: SoftRobotConfiguration) -> Shapes:
     }
 
 
-def body_poses(configuration: SoftRobotConfiguration, tips: Matrix) -> dict[str, Matrix]:
-    """Poses (K, 7) of all bodies in the base's frame, on the arc that ends at the tips (K, 3), m."""
-    segment, plate_m, states = _arcs(configuration, tips)
-    poses = {BASE: np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(tips), 1))}
+def body_poses(configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> dict[str, Matrix]:
+    """Poses (K, 7) of all bodies in the base's frame, on the arc that ends at the tips of these means (K, .)."""
+    segment, plate_m, states = _arcs(configuration, space, means)
+    poses = {BASE: np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(means), 1))}
     for number, name in enumerate(piece_names()):
         middle = (number + 0.5) / PIECES
         turned = np.hstack([middle * states[:, :2], states[:, 2:]])
@@ -65,23 +66,25 @@ def body_poses(configuration: SoftRobotConfiguration, tips: Matrix) -> dict[str,
     return poses
 
 
-def _arcs(configuration: SoftRobotConfiguration, tips: Matrix) -> tuple[ConstantCurvatureSegment, float, Matrix]:
+def _arcs(
+    configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix
+) -> tuple[ConstantCurvatureSegment, float, Matrix]:
     """The segment, how far its tip is beyond it (m), and states (K, 6) in which the tip is there."""
     segment, plate_m = undamped_segment(configuration), configuration.segment.tip_plate_thickness_m
-    q = coordinates_of_tip(segment, tips, plate_m)
+    q = coordinates_of_tip(segment, means[:, space.coordinates("position")], plate_m)
     return segment, plate_m, np.hstack([q, np.zeros_like(q)])
 
 
-def outline(configuration: SoftRobotConfiguration, tips: Matrix) -> Matrix:
+def outline(configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> Matrix:
     """Backbone (K, P, 2) as one sees it along the base's z: how far and where to it is bent."""
-    segment, plate_m, states = _arcs(configuration, tips)
+    segment, plate_m, states = _arcs(configuration, space, means)
     points = [segment.position(states, share)[:, :2] for share in np.linspace(0.0, 1.0, OUTLINE_POINTS)]
     return np.stack([*points, segment.position(states, offset_m=plate_m)[:, :2]], axis=1)
 
 
-def urdf(configuration: SoftRobotConfiguration, name: str) -> str:
+def urdf(configuration: SoftRobotConfiguration) -> str:
     """URDF document: all bodies, each free in the one before, for URDF knows nothing that bends."""
-    robot, solids = robot_element(name), shapes(configuration)
+    robot, solids = robot_element("softrobot"), shapes(configuration)
     before = None
     for body, parts in solids.items():
         link_element(robot, body, parts)

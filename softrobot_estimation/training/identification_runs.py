@@ -13,6 +13,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.tracks import HeldValues
 from softrobot_estimation.judging.ground_truth import CaptureDelay, find_capture_delay, in_base
 from softrobot_estimation.model.configuration import WRENCH, SoftRobotConfiguration
 from softrobot_estimation.model.description import BASE, TIP
@@ -124,25 +125,20 @@ def _pressures(
 ) -> tuple[int, Vector, Matrix]:
     """First stamp, stamps (N,) after it, and gauge readings (N, C): at each stamp the last one of each chamber."""
     by_sensor = {one.channel.sensor: one for one in series}
-    columns = {}
+    columns: list[HeldValues] = []
     for chamber in configuration.chambers.names:
         one = by_sensor.get(f"pressure/{chamber}")
-        usable = np.zeros(0, dtype=np.bool_) if one is None else np.isfinite(one.values[:, 0])
-        if one is None or not usable.any():
+        held = None if one is None else HeldValues.clean(one.stamps_ns, one.values)
+        if held is None or not len(held.stamps_ns):
             raise UserError(
                 f"{name}: no pressures of {chamber}; the model has to know the pressures of all "
                 f"{configuration.chambers.count} chambers (chambers.names)"
             )
-        stamps, first = np.unique(one.stamps_ns[usable], return_index=True)
-        columns[chamber] = stamps, one.values[usable, 0][first]
-    start_ns = max(int(stamps[0]) for stamps, _ in columns.values())
-    every = np.unique(np.concatenate([stamps for stamps, _ in columns.values()]))
+        columns.append(held)
+    start_ns = max(int(one.stamps_ns[0]) for one in columns)
+    every = np.unique(np.concatenate([one.stamps_ns for one in columns]))
     every = every[every >= start_ns]
-    held = [
-        values[np.searchsorted(stamps, every, side="right") - 1] - configuration.pressure.ambient_pa
-        for stamps, values in columns.values()
-    ]
-    readings = np.column_stack(held)
+    readings = np.hstack([one.at(every) for one in columns]) - configuration.pressure.ambient_pa
     stamps_s = (every - start_ns) / NANOSECONDS_PER_SECOND
     under_pressure = bool((readings[0] > _WITHOUT * configuration.chambers.pressure_max_pa).any())
     return start_ns, np.append(-_RESTED_S[under_pressure], stamps_s), np.vstack([readings[:1], readings])

@@ -48,8 +48,6 @@ class Parameter:
 
     Attributes
     ----------
-    prior_share
-        Standard deviation, by that which was known beforehand; NaN where nothing was.
     determined
         Whether the recordings tell it; else it keeps to what was known beforehand, and so does the interval.
     """
@@ -60,7 +58,6 @@ class Parameter:
     low: float
     high: float
     configured: float
-    prior_share: float
     determined: bool
     source: str
 
@@ -221,7 +218,6 @@ def identify(
             low=one.value(max(deviation - NORMAL_95 * stddev, one.bounds[0])),
             high=one.value(min(deviation + NORMAL_95 * stddev, one.bounds[1])),
             configured=one.configured,
-            prior_share=stddev,
             determined=determined,
             source=one.source,
         )
@@ -293,9 +289,7 @@ def _load_share(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> P
     shares = np.array([load_share(configuration, segment, ratios.mean() + by * apart) for by in (-1.0, 0.0, 1.0)])
     low, value, high = np.clip(shares, _LEAST_SHARE, _MOST_SHARE).tolist()
     configured = configuration.behaviour.load_share
-    return Parameter(
-        "load_share", "", value, low, high, configured, np.nan, True, "force by acceleration while it vibrates"
-    )
+    return Parameter("load_share", "", value, low, high, configured, True, "force by acceleration while it vibrates")
 
 
 def load_share(configuration: SoftRobotConfiguration, segment: ConstantCurvatureSegment, moving_kg: float) -> float:

@@ -16,7 +16,7 @@ from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.learning.reduced_rank import LearnedFunction
 from softrobot_estimation.estimators.filter_model import FilterModel
 from softrobot_estimation.estimators.particle_estimator import LEARNED_WEIGHT, ParticleEstimator
-from softrobot_estimation.judging.stiffness_report import stiffness_picture
+from softrobot_estimation.judging.stiffness_report import draw_stiffness
 from softrobot_estimation.model.configuration import SPACE, SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import coordinates_of_tip
 from softrobot_estimation.training.filter_tuning import SEARCHES, JudgedRun, Score, Search, Tuned, judged, tune
@@ -65,12 +65,8 @@ class TrainedFilters:
         if self.learned is None:
             return ()
         source = f"{'SIMULATED' if self.simulated else 'RECORDED'} data, {', '.join(names)}"
-        drawn = stiffness_picture(self.learned, self.path, f"{source}: learned stiffness")
-        try:
-            picture_path(path).write_bytes(drawn)
-        except OSError as error:
-            raise UserError(f"cannot write {picture_path(path)}: {error.strerror or error}") from error
-        return (picture_path(path),)
+        draw_stiffness(path.with_suffix(".png"), self.learned, self.path, f"{source}: learned stiffness")
+        return (path.with_suffix(".png"),)
 
     def summary(self) -> dict[str, Any]:
         """Parameters and scores before and after by filter, and what was learned."""
@@ -135,11 +131,6 @@ class TrainedFilters:
             ReportTable("Filters, on the runs that they were tuned on", ("filter", "", *figures), scores, figures),
             ReportTable("Parameters", ("filter", "parameter", "before", "after"), parameters, ("before", "after")),
         ]
-
-
-def picture_path(model: Path) -> Path:
-    """Of the stiffness, beside a model."""
-    return model.with_suffix(".png")
 
 
 def train(
