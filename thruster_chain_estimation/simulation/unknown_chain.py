@@ -39,8 +39,27 @@ _OTHERS = {
     "imu_rate_hz": "imu.rate_hz",
     "gravity_m_s2": "gravity_m_s2",
 }
-# Said for people.
+# Said for people, or found out afterwards of what nothing is judged on.
 _FOR_PEOPLE = {"thruster_command_rate_hz", "motion_capture_rate_hz", "seconds", "number_of_links"}
+_UNJUDGED = {
+    f"links.{name}"
+    for name in (
+        "com_offset_m",
+        "thruster_place_m",
+        "thruster_angle_rad",
+        "thruster_gain",
+        "thruster_gain_reverse",
+        "thruster_time_constant_s",
+        "length_m",
+        "imu_place_m",
+        "imu_mounting_rotation_vector_rad",
+        "imu_clock_offset_s",
+        "imu_clock_drift_ppm",
+        "gyro_bias_at_start_rad_s",
+        "gyro_bias_at_end_rad_s",
+        "accelerometer_bias_m_s2",
+    )
+}
 _INITIAL_HEADING_STDDEV_RAD = 0.005  # 0.2 deg of a frame and 0.2 deg of the bodies' alignment, data sheet
 # By the data sheets of the motion capture and of the IMUs: 500 deg/s, 4 g.
 _DATA_SHEETS = {
@@ -231,10 +250,7 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
             late_s = files.number(file, found, "motion_capture_late_s")
         weighed, notes = _weighed(file, found, names, start_ns)
         series.append(weighed)
-        # What else was found out of a link nothing is judged on.
-        notes += files.said_of_unread(
-            file, found, {*_FOR_PEOPLE, *(one for one in found.unread() if one.startswith("links."))}
-        )
+        notes += files.said_of_unread(file, found, _FOR_PEOPLE | _UNJUDGED)
     tables = _of_all_links(path, "truth", names, files.POSE_COLUMNS)
     late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
     for name, table in tables.items():
