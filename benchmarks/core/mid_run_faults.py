@@ -47,28 +47,28 @@ class Kind(NamedTuple):
 
 _BLIND = ("imu/attitude",)
 KINDS = (
-    Kind("hopper", "no attitude sensor, gyro +0.05 rad/s", "imu/low_g.gyro_y=+0.05@20", 60.0, drop=_BLIND),
-    Kind("hopper", "no attitude sensor, gyro +0.15 rad/s", "imu/low_g.gyro_y=+0.15@20", 60.0, drop=_BLIND),
-    Kind("hopper", "low-g scale +8 %", "imu/low_g.accel_z=*1.08@20", 60.0),
-    Kind("hopper", "high-g sensor upside down", "imu/high_g.accel=*-1@20", 60.0),
-    Kind("hopper", "leg softer by a fifth", "leg.stiffness=*0.8@20", 60.0),
-    Kind("hopper", "leg stiffer by half", "leg.stiffness=*1.5@20", 60.0),
-    Kind("hopper", "leg loses half as much again", "leg.loss=*1.5@20", 60.0),
-    Kind("hopper", "3 N downwards", "body.force=-3@20", 60.0),
-    Kind("hopper", "3 N downwards for 2 s", "body.force=-3@20..22", 60.0),
-    Kind("hopper", "none", "", 60.0),
-    Kind("hopper", "none, no attitude sensor", "", 60.0, drop=_BLIND),
+    Kind("hopper", "no attitude sensor, gyro +0.05 rad/s", "imu/low_g.gyro_y=+0.05@20", 40.0, drop=_BLIND),
+    Kind("hopper", "no attitude sensor, gyro +0.15 rad/s", "imu/low_g.gyro_y=+0.15@20", 40.0, drop=_BLIND),
+    Kind("hopper", "low-g scale +8 %", "imu/low_g.accel_z=*1.08@20", 40.0),
+    Kind("hopper", "high-g sensor upside down", "imu/high_g.accel=*-1@20", 40.0),
+    Kind("hopper", "leg softer by a fifth", "leg.stiffness=*0.8@20", 40.0),
+    Kind("hopper", "leg stiffer by half", "leg.stiffness=*1.5@20", 40.0),
+    Kind("hopper", "leg loses half as much again", "leg.loss=*1.5@20", 40.0),
+    Kind("hopper", "3 N downwards", "body.force=-3@20", 40.0),
+    Kind("hopper", "3 N downwards for 2 s", "body.force=-3@20..22", 40.0),
+    Kind("hopper", "none", "", 40.0),
+    Kind("hopper", "none, no attitude sensor", "", 40.0, drop=_BLIND),
     Kind("thruster_chain", "gyro of the middle link +0.03 rad/s", "imu/link_2.gyro_z=+0.03@15", 30.0),
     Kind("thruster_chain", "IMU of an end silent for 8 s", "imu/link_1=silent@15..23", 30.0),
     Kind("thruster_chain", "IMU stuck for 5 s", "imu/link_3=stuck@15..20", 30.0),
     Kind("thruster_chain", "draught for 2 s, 0.3 N in all", "draught=+0.1@15..17", 30.0),
-    Kind("thruster_chain", "none", "", 60.0, runs=40),
-    Kind("salp", "wheel 30 % weak", "wheel_2=*0.7@15", 60.0),
-    Kind("salp", "gyro silent for 10 s", "imu/link_2=silent@15..25", 60.0),
-    Kind("salp", "payload", "load_2=*1.5@15", 60.0),
-    Kind("salp", "none", "", 60.0, runs=45),
+    Kind("thruster_chain", "none", "", 30.0, runs=40),
+    Kind("salp", "wheel 30 % weak", "wheel_2=*0.7@15", 30.0),
+    Kind("salp", "gyro silent for 10 s", "imu/link_2=silent@15..25", 30.0),
+    Kind("salp", "payload", "load_2=*1.5@15", 30.0),
+    Kind("salp", "none", "", 30.0, runs=40),
 )
-"""Of issue 36, and without a fault; with the time before faults about an hour of each robot."""
+"""Of issue 36, and without a fault; with the time before faults half an hour of each robot and more."""
 
 
 def jobs(quick: bool) -> list[tuple[int, int]]:
@@ -123,8 +123,9 @@ def _targets(robot: str, lines: Sequence[Row], watched: Sequence[Figures]) -> li
     return [
         row(f"{robot}, faults told within {SOON_S:g} s or covered at 3 sigma (>= {100.0 * COVERED:g} %)", figure,
             f">= {100.0 * LEAST_NOTICED:g} % of each fault", worst["noticed"] >= LEAST_NOTICED),
-        row(f"{robot}, false alarms without a fault and before it", f"{alarms} in {hours:.2f} h, {alarms / hours:.1f} an hour",
-            f"<= {MOST_ALARMS:g} an hour", alarms / hours <= MOST_ALARMS, alarms=alarms, hours=hours),
+        row(f"{robot}, false alarms without a fault and before it",
+            f"{alarms} in {hours:.2f} h, {alarms / hours:.1f} an hour", f"<= {MOST_ALARMS:g} an hour",
+            alarms / hours <= MOST_ALARMS, alarms=alarms, hours=hours),
     ]  # fmt: skip
 
 
