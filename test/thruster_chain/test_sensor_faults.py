@@ -128,7 +128,7 @@ def covered(result: EvaluationResult, part: str) -> float:
     [
         ("imu/link_2", "gyro", "gyro of imu/link_2 reads"),
         ("imu/link_1", "silent", "link_1 is found again"),
-        ("imu/link_3", "stuck", "mu/link_3 repeats one reading"),
+        ("imu/link_3", "stuck", "imu/link_3 repeats one reading"),
         ("", "draught", ""),
     ],
 )
