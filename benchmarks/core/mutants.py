@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -103,17 +104,15 @@ def robot_with(slip: str) -> Any:
     return module.ROBOT
 
 
-def promises_broken(robot: Any) -> set[str]:
-    """Names of the promises that it does not keep."""
-    found = set()
+def promises_broken(robot: Any) -> Iterator[str]:
+    """Names of the promises that it does not keep, each as soon as it is found."""
     for check in checks(robot):
         try:
             check()
         except SkipTest:
             continue
         except Exception:  # whatever a slip leads to
-            found.add(str(check))
-    return found
+            yield str(check)
 
 
 def verdicts_against(robot: Any) -> int:
@@ -134,7 +133,7 @@ def main() -> None:
     found = 0
     for slip in SLIPS:
         robot = robot_with(slip)
-        broken, verdicts = promises_broken(robot), verdicts_against(robot)
+        broken, verdicts = set(promises_broken(robot)), verdicts_against(robot)
         found += bool(broken) or verdicts > 1
         print(f"{slip:55} {verdicts} of {len(_SEEDS)}  {', '.join(sorted(broken)) or '-'}", flush=True)
     print(f"{found} of {len(SLIPS)}")

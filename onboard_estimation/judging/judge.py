@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -389,13 +389,18 @@ def _planar_covariance(space: StateSpace, means: Rows, covariances: Rows, where:
 
 def pipeline_notes(messages: Sequence[str], sensors: Mapping[str, Mapping[str, float]]) -> list[str]:
     """What the pipeline told, and what it lost of each sensor."""
-    notes = list(dict.fromkeys(sentence[:1].upper() + sentence[1:] + "." for sentence in messages[:5]))
+    notes = list(dict.fromkeys(_begun(sentence, sensors) + "." for sentence in messages[:5]))
     if len(messages) > 5:
         notes.append(f"{len(messages) - 5} further messages of the filter are left out here.")
     for sensor, row in sensors.items():
         if lost := _lost(row):
             notes.append(f"{sensor}: of {row['received']:.0f} messages {', '.join(lost)} were left out.")
     return notes
+
+
+def _begun(sentence: str, names: Iterable[str]) -> str:
+    """With a capital, but for a name."""
+    return sentence if sentence.partition(" ")[0] in names else sentence[:1].upper() + sentence[1:]
 
 
 def _lost(row: Mapping[str, float]) -> list[str]:

@@ -101,7 +101,7 @@ def test_consistent_over_seeds() -> None:
     The filter allows for more than is simulated (the recorded sensor's unmodelled errors), so it errs to the safe side:
     the average stays below the band's upper end nearly always, and is no tenth of what it should be.
     """
-    seeds = 6
+    seeds = 3
     values = []
     for seed in range(seeds):
         loaded = from_simulator(walk("walk", "normal", 100 + seed), ("foot",))

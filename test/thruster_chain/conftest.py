@@ -13,6 +13,7 @@ QUICK = (
     "test_inertial_kernels.py",
     "test_response_kernels.py",
     "test_parameter_filter.py",
+    "test_repeated_readings.py",
 )
 
 

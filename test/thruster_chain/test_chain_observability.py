@@ -26,7 +26,7 @@ Array = np.ndarray
 
 def cauchy(chain: ObservedChain, z: Array, thrust: Array, word: tuple[int | None, ...], direction: Array) -> Array:
     """d/de L_word h (x + e direction) at 0, from a torus of complex numbers for e and the letters."""
-    count, points, radius = chain.count, 12, 2e-2
+    count, points, radius = chain.count, 8, 2e-2
 
     def field(letter: int | None, at: Array) -> Array:
         without = slope(chain.links, at, np.zeros(count))

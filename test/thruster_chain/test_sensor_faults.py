@@ -17,7 +17,6 @@ from onboard_estimation.judging.simulated_bags import simulated_recording
 from thruster_chain_estimation.estimators.inertial_kernels import Chain, transform
 from thruster_chain_estimation.estimators.jumps import JUMP, Corrected, Jumps
 from thruster_chain_estimation.estimators.loose_links import anchored, close_joint, pin_lever
-from thruster_chain_estimation.estimators.repeated_readings import Repetitions
 from thruster_chain_estimation.model import inertial_layout as parts
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.robot import ROBOT
@@ -97,34 +96,6 @@ def test_a_jump_that_is_told_leaves_the_state_of_a_bias_that_was_free_from_its_o
     np.testing.assert_allclose(covariances[0] + variance * np.outer(effect, effect), covariances[1], atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("digit_of_noise", "stuck", "most"),
-    [(0.3, "all", 12), (0.3, "gyro", 30), (0.3, "accelerometer", 12), (3.0, "all", 100), (0.3, "", 0), (4.0, "", 0)],
-)
-def test_repetitions_beyond_chance_are_told_and_those_by_chance_are_not(
-    digit_of_noise: float, stuck: str, most: int
-) -> None:
-    """Digits of a share of the noise; coarse ones repeat themselves at rest."""
-    rng = np.random.default_rng(3)
-    values = np.round(rng.normal(size=(4000, 3)) / digit_of_noise)
-    used = 0
-    if stuck:
-        columns = {"all": [0, 1, 2], "gyro": [0], "accelerometer": [1, 2]}[stuck]
-        values[-200:, columns] = values[-200, columns]
-    state, told = Repetitions(), list[int]()
-    for k, value in enumerate(values):
-        state, passed = state.heard(np.append(0.005 * k, value))
-        used += len(passed)
-        if state.stuck:
-            told.append(k - (len(values) - 200))
-    if stuck:
-        assert 0 < told[0] <= most
-        assert used <= len(values) - 200 + (most if stuck != "all" or digit_of_noise > 1.0 else 1)
-    else:
-        assert not told
-        assert used >= len(values) - 10
-
-
 def changed(recording: LoadedRecording, sensor: str, kind: str) -> LoadedRecording:
     """A recording with a fault of a sensor from AT_S on."""
     series = []
@@ -157,7 +128,7 @@ def covered(result: EvaluationResult, part: str) -> float:
     [
         ("imu/link_2", "gyro", "gyro of imu/link_2 reads"),
         ("imu/link_1", "silent", "link_1 is found again"),
-        ("imu/link_3", "stuck", "mu/link_3 repeats one reading"),
+        ("imu/link_3", "stuck", "imu/link_3 repeats one reading"),
         ("", "draught", ""),
     ],
 )

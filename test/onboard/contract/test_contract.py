@@ -26,6 +26,8 @@ SLOW_TO_COMPILE = {"thruster_chain": None}
 SLOW_TO_SIMULATE = ("softrobot",)
 """Whose statistics over seeds take longer than all of its other checks."""
 BASELINES = ("ba1", "dr1", "ba1_best", "dr1_best")
+ALIKE = ("kf2", "kf3", "kf3_kf1", "eskf1")
+"""Filters of one class with `kf1` and `eskf2`."""
 
 
 def is_slow(name: str, check: Check) -> bool:
@@ -54,12 +56,14 @@ def hops() -> tuple[Series, ...]:
 
 
 @pytest.mark.parametrize(
-    "estimator", [pytest.param(one, marks=pytest.mark.slow if one in BASELINES else ()) for one in HOPPER.estimators]
+    "estimator",
+    [pytest.param(one, marks=pytest.mark.slow if one in (*BASELINES, *ALIKE) else ()) for one in HOPPER.estimators],
 )
 def test_hopper(estimator: str, hops: tuple[Series, ...]) -> None:
     check_robot(HOPPER, None, estimator, hops)
 
 
+@pytest.mark.slow
 def test_the_salp_with_a_model_that_was_trained(tmp_path: Path) -> None:
     configuration, recordings = SalpConfiguration(), {}
     for seed, gait in enumerate(("forward", "turning")):

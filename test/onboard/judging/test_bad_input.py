@@ -275,7 +275,7 @@ def test_what_is_spoilt_at_times_is_left_out_counted_and_said(tmp_path: Path) ->
     assert found["sensors"]["imu/link_1"]["invalid"] == 8
     assert "imu/link_3: of 81 messages 8 without a part that is needed were left out." in found["notes"]
     assert found["sensors"]["imu/link_3"]["incomplete"] == 8
-    assert one_note(found, "Imu/link_3 has no angular velocity (element 0 of its covariance is -1,")
+    assert one_note(found, "imu/link_3 has no angular velocity (element 0 of its covariance is -1,")
     assert one_note(found, "/salp/actuators/command: 8 messages left out: lacks 'link_3'")
     assert one_note(found, "Ground truth of link_2: 10 of 481 messages left out (not")
     assert found["metrics"]["joint_angles"]["rmse_deg"] < 5.0

@@ -23,7 +23,7 @@ from onboard_estimation.contract.robot import Robot, TruthSpecification
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.judging import what_if
-from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.judge import judge, pipeline_notes
 from onboard_estimation.judging.options import JudgeSettings, WhatIf
 from onboard_estimation.judging.replay import EstimateSeries, Record
 from onboard_estimation.pipeline.estimator import Estimator, Step
@@ -345,6 +345,11 @@ def test_the_drawn_ellipse_is_the_covariance_along_the_worlds_axes() -> None:
     samples = space.plus(told[5], rng.multivariate_normal(np.zeros(3), covariance, 40_000))
     np.testing.assert_allclose(result.drawing.ellipse[5], np.cov(samples[:, :2].T), atol=4e-5)
     np.testing.assert_array_equal(result.drawing.centre, told[:, :2])
+
+
+def test_a_sentence_that_begins_with_a_sensor_leaves_its_name_as_it_is() -> None:
+    told = ["imu/link_3 repeats one reading", "the heading is lost"]
+    assert pipeline_notes(told, {"imu/link_3": {}}) == ["imu/link_3 repeats one reading.", "The heading is lost."]
 
 
 def test_a_hop_is_drawn_from_the_side_and_a_height_not_at_all() -> None:

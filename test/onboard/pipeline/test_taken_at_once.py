@@ -63,7 +63,7 @@ def hopper() -> Pipeline:
 
 @pytest.mark.parametrize("shuffled", [False, True], ids=["in order", "late"])
 def test_the_hopper_takes_what_gathered_as_one_after_another(shuffled: bool) -> None:
-    rng, measurements = np.random.default_rng(4), hops(4.0 if shuffled else 12.0)
+    rng, measurements = np.random.default_rng(4), hops(4.0 if shuffled else 9.0)
     if shuffled:
         delays_ns = rng.choice([0, 0, 0, 3_000_000, 40_000_000], size=len(measurements))
         arrival = np.argsort([one.stamp_ns + late for one, late in zip(measurements, delays_ns, strict=True)])

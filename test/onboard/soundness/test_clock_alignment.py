@@ -206,7 +206,7 @@ SPOILT: dict[str, tuple[Callable[[Recorded], Recorded], str]] = {
 
 
 @pytest.mark.parametrize("fault", SPOILT)
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_each_contradiction_is_named_and_nothing_innocent(fault: str, seed: int, kept: list[Recorded]) -> None:
     spoil, said = SPOILT[fault]
     sound = kept[seed]._replace(truth_ns=kept[seed].truth_ns + round(1e9 * kept[seed].truth.offset_s))
