@@ -249,7 +249,7 @@ def identify(
     from onboard_estimation.campaigns.training import identify_from_bags
 
     folder = None if output is None else Path(output)
-    return identify_from_bags(robot, _paths(bags), folder, _options(**loaded), full, cutoff_hz)
+    return identify_from_bags(robot, _paths(bags), folder, _as_loaded(**loaded), full, cutoff_hz)
 
 
 def train(
@@ -283,7 +283,7 @@ def train(
     from onboard_estimation.campaigns.training import train_from_bags
 
     with open_workers(workers, scheduler) as team, sharing(team):
-        return train_from_bags(robot, _paths(bags), Path(output), _options(**loaded), form)
+        return train_from_bags(robot, _paths(bags), Path(output), _as_loaded(**loaded), form)
 
 
 def tune(
@@ -612,6 +612,18 @@ def _options(
     options = replace(from_typed({**files, **plain}), robot=robot, estimator=estimator)
     mappings = {"overrides": dict(parameters or {}), "topics": dict(topics or {})}
     return replace(options, settings=settings or options.settings, **mappings)
+
+
+def _as_loaded(
+    *,
+    config: PathLike | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    topics: Mapping[str, str] | None = None,
+    namespace: str | None = None,
+    mirror_truth: str | None = None,
+) -> EvaluateOptions:
+    """Of those, what `train` and `identify` heed; TypeError where another one is given."""
+    return _options(config, parameters, None, topics, namespace, mirror_truth)
 
 
 def _paths(bags: PathLike | Sequence[PathLike]) -> list[Path]:

@@ -14,12 +14,12 @@ import numpy as np
 from benchmarks.measuring import Array, Row, cells_row, in_turns, middle_worst, recordings, rms
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.installed import resource
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix
 from onboard_estimation.base.series import Recording, Series
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import find_robot
-from onboard_estimation.filtering.consistency import coverage, share_in_band
+from onboard_estimation.filtering.consistency import chi_square_band, coverage
 from onboard_estimation.judging.judge import _part, _Replays
 from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.judging.simulated_bags import simulated_recording
@@ -299,7 +299,19 @@ def consistency(runs: Sequence[Run], part: str) -> Consistency:
     """Of a part, over runs of one length."""
     nees, error, stddev = (np.array([getattr(one, what)[part] for one in runs]) for what in ("nees", "error", "stddev"))
     size, within = error.shape[-1], (coverage(error, stddev, sigmas) for sigmas in (1.0, 3.0))
-    return Consistency(float(np.nanmean(nees)) / size, share_in_band(nees, size), *within)
+    return Consistency(float(np.nanmean(nees)) / size, _share_in_band(nees, size), *within)
+
+
+def _share_in_band(nees: Matrix, size: int) -> float:
+    """Share of K instants at which the NEES (S, K) of S runs, averaged over those that have one, is in its 95 % band.
+
+    Judged across runs: as errors of one run are correlated in time, even a consistent filter's mean over time is not.
+    """
+    counts = np.isfinite(nees).sum(axis=0)
+    averaged, runs = np.nansum(nees, axis=0)[counts > 0] / counts[counts > 0], counts[counts > 0].tolist()
+    bands = {count: chi_square_band(size, runs=count) for count in set(runs)}
+    inside = [bands[n][0] <= mean <= bands[n][1] for n, mean in zip(runs, averaged.tolist(), strict=True)]
+    return float(np.mean(inside)) if inside else float("nan")
 
 
 def judged_row(table: str, case: str, form: str, runs: Sequence[Run], factor: float | None = None) -> Row:

@@ -264,13 +264,22 @@ class PlayedBag:
     Raises
     ------
     UserError
-        A topic that is not there (says which are), or several; nothing that can be played.
+        A topic that is not there (says which are), of another type, or named for both sensors; several robots, none of
+        whose topics is named; nothing that can be played.
     """
 
     def __init__(self, bag: Bag, asked: SerialBag, robot: Robot[Any], configuration: Any) -> None:
         renamed = {LOW_G.topic: asked.low_g_topic, HIGH_G.topic: asked.high_g_topic}
         renamed = {relative: topic for relative, topic in renamed.items() if topic}
         match = match_topics(robot, configuration, bag.topics, renamed)
+        for topic in renamed.values():
+            if (found_type := bag.topics[topic].message_type if topic in bag.topics else "tf") != LOW_G.message_type:
+                raise UserError(f"{bag.path}: {topic} is of type {found_type}, not {LOW_G.message_type}")
+        if len(set(renamed.values())) < len(renamed):
+            raise UserError(f"low_g_topic and high_g_topic are both {asked.low_g_topic}")
+        if match.rivals and not renamed:
+            spaces = listed([space or "/" for space in (match.namespace, *match.rivals)])
+            raise UserError(f"{bag.path} holds several robots ({spaces}): set low_g_topic, high_g_topic")
         pair = {one.sensor: one for one in (LOW_G, HIGH_G)}
         found = {topic: pair.get(one.sensor, one) for topic, one in {**match.channels, **match.truth}.items()}
         there = [(topic, one) for topic, one in found.items() if bag.topics[topic].message_type == one.message_type]

@@ -6,7 +6,8 @@
 names in it must be names, and its arrays of a size that the generated code can bear.
 
 What ROS does and `rosbags` does not is mended here: fields left out take ROS's default (a quaternion's w is 1), numbers
-in a row become arrays of the right type, and a `byte` may be given as `bytes`, as rclpy shows it.
+in a row become arrays of the right type, a `byte` may be given as `bytes`, as rclpy shows it, and `char` enters a
+type's hash as the `uint8` that ROS 2 makes of it.
 """
 
 from __future__ import annotations
@@ -212,7 +213,24 @@ def _fields(message_type: str) -> tuple[Any, dict[str, Any]]:
 @cache
 def type_hash(message_type: str) -> str:
     """REP-2016's hash of the type, `RIHS01_...`, as ROS 2 computes it."""
-    return str(jazzy_types().hash_rihs01(message_type))
+    return str(_hashed_types().hash_rihs01(message_type))
+
+
+@cache
+def _hashed_types() -> Any:
+    store = get_typestore(Stores.ROS2_JAZZY)
+    for name, (constants, fields) in store.fielddefs.items():
+        store.fielddefs[name] = (constants, [(field, _char_as_uint8(entry)) for field, entry in fields])
+    return store
+
+
+def _char_as_uint8(entry: Any) -> Any:
+    kind, content = entry
+    if kind == Nodetype.BASE and content[0] == "char":
+        return kind, ("uint8", content[1])
+    if kind in {Nodetype.ARRAY, Nodetype.SEQUENCE}:
+        return kind, (_char_as_uint8(content[0]), content[1])
+    return entry
 
 
 def _default(entry: Any) -> Any:

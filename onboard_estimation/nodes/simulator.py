@@ -134,7 +134,7 @@ class SimulatorNode(SteadyNode):
             self._clock_output = self.create_publisher(ClockMessage, "/clock", 10)
         self._clock_ns = -_CLOCK_PERIOD_NS
         self._start_clock()
-        self._timer = self.every(_TICK_S, partial(stay, self._advance, self.context.ok))
+        self._timer = self.every(_TICK_S, self._tick)
         pace = "" if host.rate == 1.0 else f", {host.rate:g} times real time"
         loop = ", controlled by the estimate" if host.control == "estimate" else ""
         self.get_logger().info(f"{what}{pace}{loop}")
@@ -196,6 +196,10 @@ class SimulatorNode(SteadyNode):
         self._simulated_ns = stop_ns
         self._due.extend(in_time_order(series))  # at one stamp commands first
         self._heard = {topic for topic, (output, _) in self._outputs.items() if output.get_subscription_count()}
+
+    def _tick(self) -> None:
+        """Emulators put it off until somebody is there."""
+        stay(self._advance, self.context.ok)
 
     def withhold(self, topics: Collection[str]) -> None:
         """Publish these no more: what is measured there takes another way."""

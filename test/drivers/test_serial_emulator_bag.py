@@ -149,6 +149,24 @@ def test_a_topic_that_is_not_there_is_answered_with_those_that_are(tmp_path: Pat
         played(written(tmp_path / "other", spare, namespace="/x"))
 
 
+def test_topics_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    """One topic for both chips, poses for readings, two robots: none is played as if one chip were not there."""
+    stamps = regular(50)
+    pose = Series(truth_channel("body"), stamps, np.tile(np.eye(7)[3], (50, 1)))
+    path = written(tmp_path / "bag", low(stamps), high(stamps), pose)
+    with pytest.raises(UserError, match="are both /hopper/imu/low_g/data_raw"):
+        played(path, low_g_topic="/hopper/imu/low_g/data_raw", high_g_topic="/hopper/imu/low_g/data_raw")
+    with pytest.raises(UserError, match=r"ground_truth/body/pose is of type geometry_msgs/msg/PoseStamped, not sensor"):
+        played(path, low_g_topic="/hopper/ground_truth/body/pose")
+    with BagWriter(tmp_path / "two") as writer:
+        for namespace in ("/a", "/b"):
+            write_series(writer, (low(stamps), high(stamps)), namespace)
+    with pytest.raises(UserError, match=r"several robots \(/a, /b\)"):
+        played(tmp_path / "two")
+    both = {"low_g_topic": "/b/imu/low_g/data_raw", "high_g_topic": "/b/imu/high_g/data_raw"}
+    assert set(played(tmp_path / "two", **both)[0].topics.values()) >= set(both.values())
+
+
 # On the wire
 
 

@@ -238,3 +238,7 @@ def test_what_is_wrong_is_said(recording: oe.Recording, tmp_path: Path) -> None:
     ):
         with pytest.raises(oe.UserError, match=re.escape(said)):
             call()
+    with pytest.raises(TypeError, match="align_clock"):  # heeded by `load` and `tune` alone
+        oe.train("salp", tmp_path, tmp_path / "m", align_clock=True)
+    with pytest.raises(TypeError, match="model"):
+        oe.identify("salp", tmp_path, tmp_path / "m", model="m.npz")

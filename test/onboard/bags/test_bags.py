@@ -269,6 +269,8 @@ def test_the_metadata_has_all_that_rosbag2_of_jazzy_asks_for(tmp_path: Path) -> 
 
 def test_type_hashes_are_those_that_ros2_publishes() -> None:
     assert type_hash(STRING) == "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18"
+    # `char` is where rosbags and ROS 2 differ.
+    assert type_hash("std_msgs/msg/Char") == "RIHS01_3ad2d04dd29ba19d04b16659afa3ccaedd691914b02a64e82e252f2fa6a586a9"
     assert type_hash(IMU) == JAZZY.hash_rihs01(IMU)
 
 
