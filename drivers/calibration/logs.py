@@ -5,6 +5,8 @@ A log is a CSV table, a bag's `sensor_msgs/Imu` topic, or of a format that a con
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.calibration.procedure import Procedure
-from onboard_estimation.base.bounded_file import read_bounded_text
+from onboard_estimation.base.bounded_file import open_regular, read_bounded_text, reading
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import load
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
@@ -25,7 +27,6 @@ from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 from onboard_estimation.contract.converters import GROUP, Converter
 from onboard_estimation.soundness.at_rest import is_imu
 from onboard_estimation.soundness.stretches import longest_run
-from onboard_estimation.trajectories.lines import numbers_of, read_lines
 
 Array = NDArray[np.float64]
 
@@ -140,26 +141,31 @@ def _converted(path: Path, form: str) -> list[_Columns]:
 
 
 def _read_csv(path: Path, procedure: Procedure) -> list[_Columns]:
-    lines = read_lines(path)
-    header = lines.names
-    *places, time = [next((header.index(one) for one in names if one in header), -1) for names in _COLUMNS]
-    missing = [names[0] for names, place in zip(_COLUMNS, places, strict=False) if place < 0]
-    if any(name.startswith("acc") for name in missing) or len(missing) not in (0, 3):
-        raise UserError(
-            f"{path}: no column {', '.join(missing)}; there are {', '.join(header)[:200] or 'none'}. Expected is a "
-            "header line with acc_x, acc_y, acc_z, gyr_x, gyr_y, gyr_z and time_s"
-        )
+    try:
+        with reading(path), open_regular(path) as packed:
+            file = io.TextIOWrapper(packed, encoding="utf-8", newline="")
+            header = [name.strip() for name in next(csv.reader(file), [])]
+            lines = file.readlines()
+        *places, time = [next((header.index(one) for one in names if one in header), -1) for names in _COLUMNS]
+        missing = [names[0] for names, place in zip(_COLUMNS, places, strict=False) if place < 0]
+        if any(name.startswith("acc") for name in missing) or len(missing) not in (0, 3):
+            raise UserError(
+                f"{path}: no column {', '.join(missing)}; there are {', '.join(header)[:200] or 'none'}. Expected is a "
+                "header line with acc_x, acc_y, acc_z, gyr_x, gyr_y, gyr_z and time_s"
+            )
+        table = np.loadtxt(lines, delimiter=",", ndmin=2) if lines else np.empty((0, len(header)))
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path}: no table of numbers: {str(error)[:200]}") from error
+    if table.shape[1] != len(header):
+        raise UserError(f"{path}: no table of numbers: {table.shape[1]} in a line, {len(header)} names in its header")
     if procedure.rate_hz is None and time < 0:
         raise UserError(f"{path}: no column time_s; give --rate, readings per second")
-    stamp = (time, NANOSECONDS_PER_SECOND) if procedure.rate_hz is None else None
-    there = np.array(places) >= 0
-    stamps_ns, found = numbers_of(path, lines, len(header), len(header), stamp, np.array(places)[there].tolist())
-    if procedure.rate_hz is not None:
-        stamps_ns = np.round(np.arange(len(found)) / procedure.rate_hz * NANOSECONDS_PER_SECOND).astype(np.int64)
-    values = np.full((len(found), len(places)), np.nan)
-    values[:, there] = found
+    seconds = table[:, time] if procedure.rate_hz is None else np.arange(len(table)) / procedure.rate_hz
+    if not np.isfinite(seconds).all() or np.abs(seconds).max(initial=0.0) > 1e10:
+        raise UserError(f"{path}: the column {header[time]} holds what is no time in s")
+    table = np.column_stack([table, np.full(len(table), np.nan)])  # which is what a column that is missing reads
     scales = np.repeat([GYRO_UNITS[procedure.gyro_unit], ACCELEROMETER_UNITS[procedure.accelerometer_unit]], 3)
-    return [("imu", stamps_ns, values * scales, ())]
+    return [("imu", np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64), table[:, places] * scales, ())]
 
 
 def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: Sequence[str]) -> ImuLog:

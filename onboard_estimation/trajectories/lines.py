@@ -49,7 +49,9 @@ def read_lines(file: Path, most: int | None = None) -> Lines:
     commas = False
     with reading(file):
         if (size := file.stat().st_size) > _LARGEST_BYTES:
-            raise UserError(f"{file} has {size / 1e6:.0f} MB; tables of up to {_LARGEST_BYTES / 1e6:.0f} are read")
+            raise UserError(
+                f"{file} has {size / 1e6:.0f} MB; trajectories of up to {_LARGEST_BYTES / 1e6:.0f} are read"
+            )
         for number, line in _text_lines(file):
             if line.startswith("#") or (not rows and not header and not is_number(cells(line)[0])):
                 if not rows:
@@ -71,13 +73,15 @@ def _text_lines(file: Path) -> Iterator[tuple[int, str]]:
         while raw := stream.readline(_LONGEST_LINE + 1):
             number += 1
             if len(raw) > _LONGEST_LINE:
-                raise UserError(f"{file}: line {number} has more than {_LONGEST_LINE:,} characters, it is no table")
+                raise UserError(
+                    f"{file}: line {number} has more than {_LONGEST_LINE:,} characters, it is no trajectory"
+                )
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
             except UnicodeDecodeError:
                 line = "\0"
             if "\0" in line:
-                raise UserError(f"{file}: line {number} is no text, it is no table")
+                raise UserError(f"{file}: line {number} is no text, it is no trajectory")
             if line:
                 yield number, line
 
