@@ -315,9 +315,11 @@ def _share_in_band(nees: Matrix, size: int) -> float:
 
 
 def judged_row(table: str, case: str, form: str, runs: Sequence[Run], factor: float | None = None) -> Row:
-    """Of the joint angles: medians and worst cases over runs."""
+    """Of the joint angles: medians and worst cases over runs; of the pose, whether it is covered."""
     part = "joint_angles"
-    covered = np.array([coverage(one.error[part], one.stddev[part], 3.0) for one in runs])
+    covered, posed = (
+        np.array([coverage(one.error[name], one.stddev[name], 3.0) for one in runs]) for name in (part, "pose")
+    )
     nees = [np.nanmean(one.nees[part]) / one.error[part].shape[1] for one in runs]
     cells = {
         "case": case,
@@ -327,6 +329,7 @@ def judged_row(table: str, case: str, form: str, runs: Sequence[Run], factor: fl
         "3 sigma": f"{covered.mean():.3f}",
         "throughout": f"{(covered == 1.0).sum()} runs",
         "NEES": f"{np.mean(nees):.2f}",
+        "pose: 3 sigma (worst)": f"{posed.mean():.3f} ({posed.min():.3f})",
         "told": f"{sum(one.told for one in runs)} runs",
         **beside_cells(runs),
         **({} if factor is None else {"factor": f"{factor:.2f}"}),
