@@ -125,7 +125,7 @@ class DeviceClock:
         offset_ns: Callable[[], int] | None = None,
     ) -> None:
         self._tick_s, self._wrap, self._latency_s = tick_s, wrap, latency_s
-        self._offset_ns = offset_ns or (lambda: 0)
+        self._offset_ns = offset_ns or int  # int() is 0
         self.jumps = self.implausible = 0
         self._host_ns: int | None = None  # that host times count from: the first arrival, by the clock that nobody sets
         self._suspects: list[tuple[int, int]] = []

@@ -30,8 +30,8 @@ from onboard_estimation.base.installed import resource
 ROS_PACKAGES = {"ament_index_python", "launch", "launch_ros", "rclpy", "tf2_ros"}
 # No key of rosdep is known for them.
 PIP_ALONE = {"evo", "llvmlite", "mcap", "rosbags"}
-IMPORTED = re.compile(r"^\s*(?:from (?=[\w.]+ import)|import )(\w+)", re.MULTILINE)
-"""Top-level names of absolute imports."""
+IMPORTED = re.compile(r"^\s*(?:from (?=[\w.]+ import)|import )(\w+)|\boptional\(\"(\w+)", re.MULTILINE)
+"""Top-level names of absolute imports, and of what is imported where it is installed."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_packages_that_are_imported_are_declared(
     found = {
         (path, name)
         for path in [*packaged_files(repository, "*.py"), *launch_files]
-        for name in IMPORTED.findall((repository / path).read_text(encoding="utf-8"))
+        for name in map("".join, IMPORTED.findall((repository / path).read_text(encoding="utf-8")))
         if name not in {*TOP_LEVEL_PACKAGES, *sys.stdlib_module_names}
     }
     assert {"numpy", "rclpy", "serial"} <= {name for _, name in found}

@@ -79,10 +79,7 @@ def test_training_says_what_it_found_and_with_what(folder: Path) -> None:
     said = json.loads((folder / "model.json").read_text())
     assert said["form"] == "local"
     assert said["points"] == sum(run["points"] for run in said["runs"].values())
-    hashes = {}
-    for gait in GAITS:
-        with content_hashes({"bag": folder / gait}) as hashing:
-            hashes[gait] = hashing.result()["bag"]
+    hashes = content_hashes({gait: folder / gait for gait in GAITS})
     assert {name: run["sha256"] for name, run in said["runs"].items()} == hashes
     found = {one["name"]: one for one in said["parameters"]}
     # The scenario draws dry friction of wheels and joints, a harness and a lag: all act against the motion.
