@@ -150,8 +150,6 @@ def test_faults_in_the_middle_of_a_run_are_told_and_covered(
     result = judge(ROBOT, configuration, "robust", changed(recording, sensor, kind))
     assert any(sentence in note for note in result.notes), result.notes
     assert not any("asses changed" in note for note in result.notes), result.notes
-    if kind == "draught" and 0.9 < covered(result, "masses") <= 0.97:
-        pytest.xfail(f"masses after 0.3 N for 2 s: {covered(result, 'masses'):.3f} within 3 sigma, 0.97 wanted")
     for part in ("headings", "masses", "inertias"):
         assert covered(result, part) > 0.97, part
     assert np.rad2deg(np.nanmax(np.abs(result.parts["headings"].error[result.time_s > 25.0]))) < 4.0

@@ -60,6 +60,8 @@ EVIDENCE = 16.0
 links was chosen. Without any load 12 was reached in one simulated run with a draught; loads are told as soon."""
 PUSH, PUSH_S = 0.2, 2.0
 """Of a thruster's limit, on each axis of a link in the room, and for how long it lasts: a draught, or a hand."""
+STILL = 1.5
+"""Of the square of a force on the links over its variance: as much is chance, from there on windows teach less."""
 STOP_MARGIN_RAD = np.deg2rad(12.0)
 """Before a joint's end stop its torque is no parameter."""
 STOPPED = 30.0
@@ -254,8 +256,8 @@ class ParameterFilter:
             passed = disturbed[:, stopped + 1] - disturbed[:, stopped]
             noise += self._stop_torque**2 * passed @ passed.T
             seen = see(before.covariance, measured - predicted, jacobian, noise)
-            # A blow is taken as if it were as likely as the cap.
-            share = min(1.0, self._cap / seen.nis)
+            # A blow is taken as if it were as likely as the cap, and what a push explains tells little of the rest.
+            share = min(1.0, self._cap / seen.nis, self._stillness(state.push))
             change, covariance = correction(before.covariance, seen, share)
             beliefs.append(Moments(before.mean + change, covariance))
             found.append(Corrected(jacobian, seen, share))
@@ -319,6 +321,13 @@ class ParameterFilter:
         pushed = see(covariance, seen.value - by @ mean, by, seen.root @ seen.root.T)
         change, covariance = correction(covariance, pushed, min(1.0, self._cap / pushed.nis))
         return Moments(mean + change, covariance), self._likelihood(pushed)
+
+    def _stillness(self, push: Moments | None) -> float:
+        """Share that a window tells where a lasting force acts on the links as well, larger than by chance."""
+        if push is None:
+            return 1.0
+        size = float(push.mean @ np.linalg.solve(push.covariance, push.mean)) / len(push.mean)
+        return min(1.0, (STILL / size) ** 2) if size > 0.0 else 1.0
 
     def after_gap(self, state: ParameterState, velocity_stddev_m_s: float, position_stddev_m: float) -> ParameterState:
         """Nothing was heard for long: thrust has died away, and the navigation has lost its velocity and place."""
