@@ -25,6 +25,10 @@ from numpy.typing import ArrayLike, NDArray
 from benchmarks.run import ONE_THREAD
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
+from onboard_estimation.base.workers import open_workers, sharing
+from onboard_estimation.contract.reproduced import Reproduced
+from onboard_estimation.contract.robot import find_robot
+from onboard_estimation.report.reproduction import overview
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
@@ -109,6 +113,20 @@ def row(name: str, figure: str, target: str = "", met: Any = None, **numbers: An
 def cells_row(table: str, name: str, cells: Mapping[str, str], **numbers: Any) -> Row:
     """A case that is a line of a table of its own: what stands in its columns."""
     return {"case": name, "table": table, "cells": dict(cells), **numbers}
+
+
+def paper_rows(robot: str, quick: bool) -> list[Row]:
+    """A robot's paper made again (`onboard-estimation reproduce`), as rows: what came out, then each table."""
+    found = Reproduced[Any].of(find_robot(robot))
+    with open_workers(2) as team, sharing(team):
+        items = list(found.reproduce(found.configuration_type(), {}, quick))
+    summary = overview(items)
+    rows = [cells_row("What came out", one[0], dict(zip(summary.headings, one, strict=True))) for one in summary.rows]
+    for item in items:
+        for table in item.tables:
+            name = f"{item.place}, {table.title}"
+            rows += [cells_row(name, one[0], dict(zip(table.headings, one, strict=True))) for one in table.rows]
+    return rows
 
 
 def middle_worst(values: ArrayLike, digits: int = 2, unit: str = "", scale: float = 1.0) -> str:

@@ -125,5 +125,16 @@ def replaced(text: str, table: str) -> str:
 
 
 def write_table(results: dict[str, list[dict[str, Any]]]) -> None:
-    """Put the table of these results into the page."""
+    """Put the table of these results into the page, and what came out of a paper into its robot's."""
     TABLE_FILE.write_text(replaced(TABLE_FILE.read_text(), render(results)))
+    for folder, kept in results.items():
+        for result in kept:
+            if result["benchmark"].startswith("reproduce_"):
+                page = TABLE_FILE.with_name(f"{folder}.md")
+                page.write_text(replaced(page.read_text(), came_out(result)))
+
+
+def came_out(result: dict[str, Any]) -> str:
+    """Of a paper made again, the table of what came out."""
+    rows = [row for row in result["cases"] if row["table"] == "What came out"]
+    return "\n".join([*further_lines({"cases": rows})[3:], "", f"`{result['benchmark']}`, {result['commit']}.", ""])

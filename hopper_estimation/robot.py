@@ -46,7 +46,6 @@ class HopperRobot(
     estimators = NAMES
     model_parameter = "filter_model"
     training_forms = (*TRAINED, "all")
-    training_scenario = "hardware"
     model_suffix = ".json"
     scenarios: Mapping[str, Scenario] = {
         "hardware": Scenario(

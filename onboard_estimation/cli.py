@@ -128,6 +128,7 @@ _add(
     observability.observability,
     bags.convert,
     robots.config,
+    demo.reproduce,
 )
 app.add_typer(robots.new, name="new")
 _add(robots.urdf)

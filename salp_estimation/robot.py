@@ -62,7 +62,6 @@ class SalpRobot(
     run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
     model_parameter = "residual_model"
     training_forms = RESIDUAL_FORMS
-    training_scenario = "hardware"
     observability_title = "Observability of the joint angles"
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),

@@ -45,7 +45,6 @@ class SoftRobot(
     estimators = ("ukf", "marginalized_pf", "open_loop")
     model_parameter = "learning.model"
     training_forms = FILTERS
-    training_scenario = "laboratory"
     scenarios: Mapping[str, Scenario] = {
         "laboratory": Scenario(
             "a fine chain of uneven stiffness with hysteresis and creep, valves, hoses, drift, tilt, late motion "

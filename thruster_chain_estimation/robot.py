@@ -65,7 +65,6 @@ class ThrusterChainRobot(
     estimators = tuple(_ESTIMATORS)
     model_parameter = "calibration"
     training_forms = ("calibration",)
-    training_scenario = "hardware"
     observability_title = "Observability of masses and inertias"
     learns_without_truth = True
     scenarios: Mapping[str, Scenario] = {

@@ -1,11 +1,11 @@
-"""`train` and `identify`: bags with ground truth go in, and a robot's model or its physical coefficients come out.
+"""`train`, `identify`, `reproduce`: bags with truth go in; a robot's model, its coefficients, or a paper come out.
 
 A model tells what the robot's equations leave out.
 """
 
 from __future__ import annotations
 
-import hashlib
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,12 +21,12 @@ from onboard_estimation.base.kept_results import keeping
 from onboard_estimation.base.workers import sharers, sharing
 from onboard_estimation.campaigns.identification import identify_recordings
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.robot import Robot, find_robot
-from onboard_estimation.contract.simulated import Simulated
-from onboard_estimation.contract.trained import Identified, Learned, Trained, TrainingReport
+from onboard_estimation.contract.reproduced import Item, Reproduced, find_paper
+from onboard_estimation.contract.robot import Robot, all_robots, find_robot
+from onboard_estimation.contract.trained import Identified, Learned, Trained
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf
-from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.judging.sources import load_configuration, load_recording, refuse_rivals
+from onboard_estimation.report.reproduction import as_json, write_reproduction
 from onboard_estimation.report.run_folder import claimed_run, content_hash
 from onboard_estimation.report.training import write_training_page
 
@@ -99,26 +99,6 @@ def recordings_of(
             raise UserError(f"{bag}: {next(one for one in recording.faults if 'orientation' in one).removesuffix('.')}")
         recordings[name if name not in recordings else str(bag)] = recording
     return recordings
-
-
-def train_from_simulations(
-    robot: Trained[Any],
-    configuration: Any,
-    scenario: str,
-    duration_s: float,
-    seeds: Sequence[int],
-    progress: Progress = lambda share, step: None,
-) -> TrainingReport:
-    """Train a model with simulated runs of every variant of a scenario, one for each seed."""
-    simulated = Simulated[Any].of(robot)
-    wanted = [(variant, seed) for variant in simulated.scenarios[scenario].variants or ("",) for seed in seeds]
-    recordings = {}
-    for number, (variant, seed) in enumerate(wanted):
-        label = " ".join(word for word in (variant, f"seed {seed}") if word)
-        progress(_READING * number / len(wanted), f"simulating {label}")
-        recordings[label] = simulated_recording(simulated, configuration, scenario, variant, duration_s, seed)
-    hashes = [_recording_hash(one) for one in recordings.values()]
-    return robot.train(configuration, recordings, hashes, progress=partial(_after_reading, progress))
 
 
 def _after_reading(progress: Progress, share: float, step: str) -> None:
@@ -194,14 +174,47 @@ def _refuse_others(robot: Robot, configuration: Any, match: TopicMatch, topics: 
         )
 
 
-def _recording_hash(recording: LoadedRecording) -> str:
-    """SHA-256, hexadecimal, of all stamps and values."""
-    digest = hashlib.sha256()
-    for one in recording.series:
-        digest.update(one.channel.sensor.encode() + one.stamps_ns.tobytes() + one.values.tobytes())
-    for body, track in recording.tracks.items():
-        digest.update(body.encode() + track.stamps_ns.tobytes() + track.values.tobytes())
-    return digest.hexdigest()
+# Papers.
+
+
+def reproduced(
+    paper: str,
+    bags: Sequence[Path],
+    options: EvaluateOptions,
+    quick: bool,
+    output: Path | None,
+    program: str,
+    progress: Callable[[str], None] = lambda step: None,
+) -> tuple[list[Item], dict[str, Any], Path]:
+    """A paper's tables and figures made again, all that is told of them for JSON, and the page that was written.
+
+    Parameters
+    ----------
+    output
+        Folder to write; None: `runs/reproduce-<paper>`, numbered where that exists.
+    program
+        As users call it.
+
+    Raises
+    ------
+    UserError
+        There is no such paper, no robot comes with it, the folder cannot be written, or a bag does not do.
+    """
+    found = find_paper(paper)
+    robot = next((one for one in all_robots() if isinstance(one, Reproduced) and one.paper == paper), None)
+    if robot is None:
+        raise UserError(f"no robot that is installed comes with the paper {paper}")
+    configuration = load_configuration(robot, options, bags[0] if bags else None)
+    with claimed_run(output, Path("runs") / f"reproduce-{paper}") as folder:
+        read = partial(read_training_bag, robot, configuration, options=options)
+        recordings = recordings_of(bags, read, lambda share, step: progress(step))
+        items = []
+        for one in robot.reproduce(configuration, recordings, quick):
+            items.append(one)
+            progress(f"{one.place} is done")
+        words = shlex.join(["reproduce", paper, *map(str, bags), *(["--quick"] if quick else [])])
+        page = write_reproduction(found, items, not bags, f"{program} {words}", folder)
+    return items, as_json(found, items, not bags), page
 
 
 # Physical coefficients.

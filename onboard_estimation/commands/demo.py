@@ -1,4 +1,4 @@
-"""`onboard-estimation demo`."""
+"""`onboard-estimation demo`, `reproduce`: what the suite does, shown; what its papers print, made again."""
 
 from __future__ import annotations
 
@@ -9,29 +9,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from onboard_estimation.commands import arguments, output
-from onboard_estimation.commands.arguments import flag, option
+from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 
 if TYPE_CHECKING:
     from onboard_estimation.contract.result import EvaluationResult
     from onboard_estimation.contract.simulated import Simulated
-    from onboard_estimation.contract.trained import Trained
     from onboard_estimation.report.evaluate import Evaluation
 
 # Measured with all robots, see docs/results.md.
 _COST = "About 140 s of processor time the first time, which compiles the models; 320 MB of disk."
-_FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 430 MB of disk."
 _MARK = ".onboard_estimation_demo"
 _SECONDS = 60.0
 _SET_FOR = "hardware"
-_LEARNED_SECONDS = 20.0
-_TRAINING_SECONDS = 20.0
-_TRAINING_SEEDS = (1000, 1001)
-"""Added to the seed of the demonstration: no run that is judged was trained with."""
 _LOST_NEES = 100.0
 """Of a degree of freedom, in the mean: errors ten times as large as stated. Their size means nothing any more."""
 
 
-@output.command("demo", "demo salp --output my_demo", "demo salp --full")
+@output.command("demo", "demo salp --output my_demo")
 def demo(
     robots: arguments.RobotsArgument = None,
     folder: Annotated[
@@ -41,10 +35,6 @@ def demo(
         ),
     ] = Path("demo_output"),
     seed: Annotated[int, option("N", "Of the simulation.", min=0)] = 1,
-    full: Annotated[
-        bool,
-        flag("Also train the robots that learn, and judge a harder run without and with what was learned.", "--full"),
-    ] = False,
 ) -> None:
     """Simulate each robot, run its estimator on the bag, judge it, and write a report to open in a browser.
 
@@ -54,7 +44,7 @@ def demo(
     from onboard_estimation.base.errors import UserError
     from onboard_estimation.contract.robot import all_robots, find_robot
     from onboard_estimation.contract.simulated import Simulated
-    from onboard_estimation.contract.trained import ReportTable, Trained
+    from onboard_estimation.contract.trained import ReportTable
 
     if robots:
         chosen = [Simulated[Any].of(find_robot(name)) for name in robots]
@@ -63,15 +53,13 @@ def demo(
     if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
         raise UserError(f"{folder} exists and was not made by a demo; name another --output")
     output.say(f"{', '.join(robot.name for robot in chosen)}: simulated and judged, into {folder}.")
-    output.say(f"All robots take: {_FULL_COST if full else _COST}\n")
+    output.say(f"All robots take: {_COST}\n")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / _MARK).touch()
     shown: Lines = []
     for robot in chosen:
         shown += _show(robot, folder, seed)
-        if full and isinstance(robot, Trained):
-            shown += _show_learned(robot, folder, seed)
     headings = ("robot", "simulated run", "part", "RMS error", "1 sigma", "3 sigma", "report")
     output.print_tables([ReportTable("", headings, tuple(shown), headings[3:6])])
     output.say(
@@ -79,8 +67,7 @@ def demo(
     )
     output.say(f"sure as it should be. Reports open in any browser, e.g. {folder / shown[0][-1]}")
     program = output.program()
-    if not full and any(isinstance(robot, Trained) for robot in chosen):
-        output.say(f"With training: {program} demo --full")
+    output.say(f"The papers behind it, with what they print: {program} reproduce landsalp --quick")
     output.say(f"With a bag of yours: {program} inspect BAG, {program} evaluate BAG")
 
 
@@ -108,39 +95,6 @@ def _show(robot: Simulated[Any], folder: Path, seed: int) -> Lines:
     return _lines(evaluation, _words(f"{_SECONDS:g} s", scenario, variant))
 
 
-def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> Lines:
-    """Train with simulated runs, and judge one more run without and with what was learned."""
-    from onboard_estimation.campaigns.training import train_from_simulations
-    from onboard_estimation.contract.simulated import Simulated
-    from onboard_estimation.judging.options import EvaluateOptions
-    from onboard_estimation.judging.simulated_bags import simulate_to_bag
-    from onboard_estimation.judging.sources import load_configuration
-    from onboard_estimation.report.evaluate import evaluate_bag
-
-    name, scenario, simulated = robot.name, robot.training_scenario, Simulated[Any].of(robot)
-    variants = simulated.scenarios[scenario].variants or ("",)
-    model, bag = folder / f"{name}_model{robot.model_suffix}", folder / f"{name}_{scenario}_unseen"
-    seeds = [seed + offset for offset in _TRAINING_SEEDS]
-    configuration = load_configuration(robot, EvaluateOptions(robot=name))
-    with output.share(f"{name}: training with {len(variants) * len(seeds)} runs", lines=True) as progress:
-        report = train_from_simulations(robot, configuration, scenario, _TRAINING_SECONDS, seeds, progress=progress)
-        report.save(model)
-    with _steps(f"{name}: simulating {_LEARNED_SECONDS:g} s") as step:
-        simulate_to_bag(simulated, configuration, scenario, variants[-1], _LEARNED_SECONDS, seed, bag, progress=step)
-    rows: Lines = []
-    for title, file in (("untrained", None), ("trained", model)):
-        with _steps(f"{name}: evaluating, {title}") as step:
-            options, run = EvaluateOptions(robot=name, model=file), folder / f"{name}_{title}"
-            evaluation = evaluate_bag(bag, options, run, progress=step)
-        sentence = f"{evaluation.result.verdict}."
-        if file is None and _is_lost(evaluation.result):
-            about = simulated.scenarios[scenario].summary
-            sentence = f"lost: its equations leave out what this robot has ({about})."
-        _say(f"{name}, {title}", sentence)
-        rows += _lines(evaluation, _words(f"{_LEARNED_SECONDS:g} s", scenario, variants[-1], title))
-    return rows
-
-
 def _words(*words: str) -> str:
     return ", ".join(word for word in words if word)
 
@@ -150,7 +104,7 @@ def _say(who: str, sentence: str) -> None:
 
 
 @contextmanager
-def _steps(what: str) -> Iterator[Callable[[str], None]]:
+def _steps(what: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Progress that counts the kernels that are compiled, too: in the first run they take most of the time."""
     from onboard_estimation.base.kernel_cache import compilations
 
@@ -161,7 +115,7 @@ def _steps(what: str) -> Iterator[Callable[[str], None]]:
         count += 1
         progress(f"compiling its models, {count} kernels so far, kept for the next time")
 
-    with output.steps(what, lines=True) as progress, compilations(compiling):
+    with output.steps(what, quiet, lines=True) as progress, compilations(compiling):
         yield progress
 
 
@@ -187,3 +141,56 @@ def _lines(evaluation: Evaluation, run: str) -> Lines:
 def _is_lost(result: EvaluationResult) -> bool:
     found = (result.metrics.get(name, {}).get("mean_nees_per_degree_of_freedom", 0.0) for name in result.parts)
     return any(nees > _LOST_NEES for nees in found)
+
+
+def _known_papers(incomplete: str) -> list[str]:
+    from onboard_estimation.contract.reproduced import papers
+
+    return [name for name in papers() if name.startswith(incomplete)]
+
+
+@output.command(
+    "reproduce landsalp --quick",
+    "reproduce softrobot --output tables",
+    "reproduce landsalp monday/*.bag --json",
+)
+@arguments.taking("config", "overrides", "topics", "namespace")
+def reproduce(
+    paper: Annotated[
+        str, argument("PAPER", "`landsalp`, `multilink`, `hopping` or `softrobot`.", autocompletion=_known_papers)
+    ],
+    bags: Annotated[
+        list[Path],
+        argument("BAG...", "Recordings of yours, of the paper's robot, with motion capture; all is simulated without."),
+    ] = [],  # noqa: B006 (typer copies it)
+    quick: Annotated[bool, flag("Fewer runs: within a minute or two, else within half an hour.", "--quick")] = False,
+    folder: Annotated[
+        Path | None, arguments.into("FOLDER", "Folder to write; `runs/reproduce-<paper>` otherwise.", folder=True)
+    ] = None,
+    workers: arguments.WorkersOption = None,
+    scheduler: arguments.SchedulerOption = None,
+    options: Any = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a paper's tables and figures again: what it prints, and beside it what comes out here.
+
+    The paper's own filters run to the letter, and the suite's beside them. Each table and figure is told to be
+    reproduced, and within what, or why not. Writes a page to open in a browser, the pictures, and all figures as JSON.
+    """
+    from onboard_estimation.base.workers import sharing
+    from onboard_estimation.campaigns.training import reproduced
+    from onboard_estimation.report.reproduction import overview
+
+    with (
+        arguments.working(workers, scheduler, 2, quiet=json) as team,
+        sharing(team),
+        _steps(f"reproducing {paper}", quiet=json) as progress,
+    ):
+        items, figures, page = reproduced(paper, bags, options, quick, folder, output.PROGRAM, progress)
+    if json:
+        output.print_json(figures)
+        return
+    for one in items:
+        output.print_tables(one.tables)
+    output.print_tables([overview(items)])
+    output.say(f"with its pictures: {page}")

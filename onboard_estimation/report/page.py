@@ -47,6 +47,7 @@ from onboard_estimation.contract.result import (
     ReportSection,
     key_figures,
 )
+from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.report.charts import (
     MAX_DIMENSIONS,
     Chart,
@@ -401,6 +402,12 @@ def lined_table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], numbers
         lines.append(f'<tr><th scope="row">{first}</th>{shown}</tr>\n')
     body = f"<thead><tr>{''.join(head)}</tr></thead><tbody>\n{''.join(lines)}</tbody>"
     return f'<div class="scroll"><table>{body}</table></div>'
+
+
+def report_table(table: ReportTable) -> str:
+    """The lines of a report's table; its title is for the page."""
+    rows = ([text(cell) for cell in row] for row in table.rows)
+    return lined_table(table.headings, rows, [table.headings.index(heading) for heading in table.right])
 
 
 def metrics_tables(metrics: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.workers import software
 from onboard_estimation.contract.result import Picture
 from onboard_estimation.contract.trained import ReportTable, TrainingReport
-from onboard_estimation.report.page import filled_page, lined_table, pictures_html, text
+from onboard_estimation.report.page import filled_page, pictures_html, report_table, text
 
 
 def write_training_page(
@@ -45,7 +45,7 @@ def write_training_page(
         "sentences": "".join(f"<li>{text(sentence)}</li>\n" for sentence in report.sentences()),
         "tables": "\n".join(map(_section, report.tables())),
         "pictures": pictures_html(shown),
-        "recordings": _table(recordings),
+        "recordings": report_table(recordings),
         "command": text(f"onboard-estimation evaluate BAG --model {shlex.quote(str(model))}"),
     }
     path = page_of(model)
@@ -61,9 +61,4 @@ def page_of(model: Path) -> Path:
 
 def _section(one: ReportTable) -> str:
     title = one.title[:1].upper() + one.title[1:]
-    return f"<section>\n<h2>{text(title)}</h2>\n{_table(one)}\n</section>"
-
-
-def _table(one: ReportTable) -> str:
-    rows = ([text(cell) for cell in row] for row in one.rows)
-    return lined_table(one.headings, rows, [one.headings.index(heading) for heading in one.right])
+    return f"<section>\n<h2>{text(title)}</h2>\n{report_table(one)}\n</section>"
