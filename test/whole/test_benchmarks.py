@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.run import RESULTS, git, load_results, parts
 from benchmarks.salp import accuracy, runs
 from benchmarks.salp.runs import TrainingSet
-from benchmarks.table import OLDER, TABLE_FILE, render, replaced, shown
+from benchmarks.table import OLDER, TABLE_FILE, came_out, render, replaced, shown
 
 
 def test_table_in_the_docs_is_that_of_the_results() -> None:
@@ -17,6 +17,10 @@ def test_table_in_the_docs_is_that_of_the_results() -> None:
     text, results = TABLE_FILE.read_text(), load_results()
     page = replaced(text, render(results))
     assert page.replace(OLDER, "") == text.replace(OLDER, ""), "`python -m benchmarks` writes the page"
+    for folder, kept in results.items():
+        for result in (one for one in kept if one["benchmark"].startswith("reproduce_")):
+            robot = TABLE_FILE.with_name(f"{folder}.md").read_text()
+            assert replaced(robot, came_out(result)) == robot, "`python -m benchmarks --page` writes it"
     if git("rev-parse", "--is-shallow-repository") == "false":
         lines = text.splitlines()
         unmarked = {line.split("`")[1] for line in lines if line.startswith("`") and not line.endswith(OLDER)}
