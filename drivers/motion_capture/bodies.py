@@ -109,11 +109,6 @@ def plausible(poses: Matrix, farthest_m: float) -> NDArray[np.bool_]:
     return found
 
 
-def printable(data: bytes) -> str:
-    """A name of a stream, as it may be said in a log: what would steer a terminal is replaced."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in data.decode("utf-8", "replace"))
-
-
 def topic_name(name: str) -> str:
     """A stream's name as part of a topic's: letters, digits and single underscores, a letter first."""
     words = re.findall(r"[A-Za-z0-9]+", name[:_LONGEST_NAME], re.ASCII)

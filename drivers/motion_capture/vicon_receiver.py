@@ -282,7 +282,7 @@ class Receiver:
             self.health.counts["unstamped"] += 1
             return None
         ids, values = self._session.poses
-        if ids is not self._ids:
+        if ids != self._ids:
             self._ids, self._ids_places = ids, places_of(ids, self._places, len(self.names))
         poses = np.concatenate((1e-3 * values["position_mm"], quaternions_of(values["rotation"])), axis=1)
         poses = to_world(poses, self._chosen.up_axis)
