@@ -73,21 +73,6 @@ def _after(count: int) -> str:
     return f"after {count} feedbacks " if count else ""
 
 
-def coverage(received_us: Sequence[int]) -> str:
-    """How much of the time from first to last a log has feedback of: the library reads a log that is cut off silently.
-
-    By the median of the distances between feedbacks that arrived at these times. One that was cut off at its end covers
-    its time all the same.
-    """
-    steps_us, count = np.diff(received_us), len(received_us)
-    expected, duration_us = count, 0
-    if len(steps_us) and np.median(steps_us) > 0:
-        duration_us = received_us[-1] - received_us[0]
-        expected = round(duration_us / float(np.median(steps_us))) + 1
-    share = 100.0 * count / expected if expected else 0.0
-    return f"{count} of {expected} expected in {1e-6 * duration_us:.2f} s ({share:.1f} %)"
-
-
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:
     """Log of HEBI modules (.hebilog): IMUs and joints, stamped by the modules' clocks; needs hebi-py.
 
@@ -134,7 +119,8 @@ def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Co
             f"{path}: {len(received_us)} feedbacks of {len(modules)} modules, none with a reading of an IMU"
         )
     series.append(_series(Channel("joint_states", JOINTS, "joint_states", names=names), joints))
-    notes.append(f"Feedback: {coverage(received_us)}. The library leaves out the first.")
+    duration_s = 1e-6 * (received_us[-1] - received_us[0])
+    notes.append(f"Feedback: {len(received_us)} in {duration_s:.2f} s. The library leaves out the first.")
     notes += [
         f"imu/{module.name}: {module.missed} feedbacks without it, {module.refused} with a time that cannot be right, "
         f"{module.repeated} that repeat the one before, its clock started anew {module.clock.jumps} times."
