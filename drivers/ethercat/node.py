@@ -224,7 +224,7 @@ class EthercatWrenchNode(MeasuringNode):
                 remarks += [f"{sensor}: {readout.beyond} {readout.unlike}"] if readout.beyond else []
                 readout.beyond = 0
         if device.description.has_wrench and self._wrench is not None:
-            zero = self._wrench.compensation.zero
+            zero = self._wrench.zero
             values |= {
                 "tared": self._wrench.is_tared,
                 "tare_includes_weight": self._configuration.wrench.tare_includes_weight,

@@ -75,23 +75,12 @@ class FrameClock:
         self._latency_s, self._say = latency_s, say
         self._told: tuple[float, ...] = ()
         self.device_clock: DeviceClock | None = None
-        self._jumps = 0
         self._since: tuple[int, int] | None = None  # number and arrival that the rate is checked from
         self._contrary_hz = math.nan  # that they rose at in the piece before, against what was told
         self._told_latency_s = 0.0
         self._last_ns = 0
         self.rate_hz = math.nan
         self.implausible_latencies = 0
-
-    @property
-    def jumps(self) -> int:
-        """How often the numbers began anew: a server that restarted, a recording that was played again."""
-        return self._jumps + (self.device_clock.jumps if self.device_clock is not None else 0)
-
-    @property
-    def stddev_s(self) -> float:
-        """Of a stamp, s, but for the network's least time and what the told latency is wrong by; NaN: unknown."""
-        return self.device_clock.stddev_s if self.device_clock is not None else math.nan
 
     def tell_rates(self, rates_hz: tuple[float, ...]) -> None:
         """What the server says; the first counts, until the numbers speak against it."""
@@ -119,17 +108,11 @@ class FrameClock:
         self._last_ns = stamp_ns if rises else self._last_ns + 1
         return self._last_ns
 
-    def begin_anew(self) -> None:
-        """The numbers did: nothing of before is a measure."""
-        self._begin(self.rate_hz)
-        self._jumps += 1
-
     def reconnected(self) -> None:
         """What was between is no measure of the rate."""
         self._since, self._contrary_hz = None, math.nan
 
     def _begin(self, rate_hz: float) -> None:
-        self._jumps = self.jumps
         self.rate_hz = rate_hz
         self.reconnected()
         self.device_clock = None
@@ -216,11 +199,7 @@ class Receiver:
 
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
-        return {
-            "implausible_latencies": self.clock.implausible_latencies,
-            "frame_rate_hz": self.clock.rate_hz,
-            "clock_jumps": self.clock.jumps,
-        }
+        return {"implausible_latencies": self.clock.implausible_latencies, "frame_rate_hz": self.clock.rate_hz}
 
     def close(self) -> None:
         """Leave the server."""
@@ -275,8 +254,6 @@ class Receiver:
     def _take(self, number: int, clock_number: int, received_ns: int) -> BodyPoses | None:
         if not self.health.follows(number, clock_number, received_ns):
             return None
-        if self.health.began_anew:
-            self.clock.begin_anew()
         stamp_ns = self.clock.stamp_ns(clock_number, self._session.latency_s, received_ns)
         if stamp_ns is None:
             self.health.counts["unstamped"] += 1
