@@ -72,7 +72,6 @@ SEGMENTS = np.dtype([("id", "<u4"), ("position_mm", "<f8", 3), ("rotation", "<f8
 """As they stand in a block, and of a whole frame in one array."""
 _SEGMENT_BYTES = SEGMENTS.itemsize
 
-_NUMBERS = {FRAME_INFO: "frame", HARDWARE_FRAME: "hardware_frame"}
 _LEAST_SEGMENT_INFO = SEGMENT_INFO.size + UINT.size
 _LEAST_SAMPLE = UINT.size + NUMBER.size
 
@@ -112,36 +111,6 @@ class Poses(NamedTuple):
     values: NDArray[np.void]
 
 
-class Content(NamedTuple):
-    """What a packet holds; None: nothing of that kind.
-
-    Attributes
-    ----------
-    offered
-        Kinds that the server has.
-    unchanged
-        Kinds of which the last ones hold.
-    frame, hardware_frame
-        Numbers.
-    period_s
-        Of the frames.
-    rates_hz
-        By name.
-    latency_s
-        Total of its samples.
-    """
-
-    offered: frozenset[int] | None = None
-    unchanged: frozenset[int] = frozenset()
-    frame: int | None = None
-    hardware_frame: int | None = None
-    period_s: float | None = None
-    rates_hz: dict[str, float] | None = None
-    subjects: tuple[Subject, ...] | None = None
-    latency_s: float | None = None
-    poses: Poses | None = None
-
-
 class Packets:
     """Cuts what arrives into packets.
 
@@ -171,46 +140,6 @@ class Packets:
             start = end
         del self._data[:start]
         return found
-
-
-def decode(packet: bytes) -> Content:
-    """What a packet holds, of the kinds that are known.
-
-    Raises
-    ------
-    StreamError
-        A length or count beyond what there is, a number that cannot be.
-    """
-    told: dict[str, Any] = {}
-    subjects: list[Subject] = []
-    owners: list[int] = []  # subject of each segment
-    segments: list[bytes] = []
-    for kind, content in blocks(packet):
-        reader = _Reader(content)
-        if kind == GLOBAL_SEGMENTS:
-            subject_id, count = reader.take(TWO_UINTS)
-            segments.append(reader.bytes(count * _SEGMENT_BYTES))
-            owners += count * [subject_id]
-        elif kind in _NUMBERS:
-            (told[_NUMBERS[kind]],) = reader.take(UINT)
-        elif kind == LATENCY_INFO:
-            told["latency_s"] = sum(value for _, value in reader.named_numbers())
-        elif kind == FRAME_RATE:
-            told["rates_hz"] = dict(reader.named_numbers())
-        elif kind == STREAM_INFO:
-            (ticks,) = reader.take(PERIOD)  # zero where the server does not know it
-            told["period_s"] = ticks / PERIOD_TICKS_PER_S if ticks > 0 else None
-        elif kind == CONTENTS:
-            reader.uints(2)  # how many there are of each kind shows in the packet
-            told["unchanged"] = frozenset(reader.uints())
-        elif kind == SUBJECT_INFO:
-            subjects.append(reader.subject())
-        elif kind == OBJECT_ENUMS:
-            told["offered"] = frozenset(reader.uints())
-    if segments:
-        values = np.frombuffer(b"".join(segments), dtype=SEGMENTS)
-        told["poses"] = Poses(list(zip(owners, values["id"].tolist(), strict=True)), values)
-    return Content(**told, subjects=tuple(subjects) or None)
 
 
 def block(kind: int, content: bytes) -> bytes:
@@ -286,13 +215,13 @@ class _Reader:
         found: list[int] = np.frombuffer(self.bytes(4 * width * self.count(4 * width)), dtype="<u4").tolist()
         return found
 
-    def named_numbers(self) -> list[tuple[str, float]]:
-        """Numbers, all finite, and their names."""
+    def named_numbers(self) -> list[float]:
+        """Numbers, all finite, whatever their names."""
         found = [(self.text(), *self.take(NUMBER)) for _ in range(self.count(_LEAST_SAMPLE))]
         for name, value in found:
             if not math.isfinite(value):
                 raise StreamError(f"{name or 'a number without a name'} is {value}")
-        return found
+        return [value for _, value in found]
 
     def subject(self) -> Subject:
         (subject_id,), name = self.take(UINT), self.text()
@@ -304,9 +233,6 @@ class _Reader:
 
 
 # One connection's conversation with a DataStream server: what is asked, and frames of what comes, with names.
-
-_NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
-
 
 class Session:
     """Takes bytes of one connection, from its beginning.
@@ -336,7 +262,7 @@ class Session:
         self._period_hz: tuple[float, ...] = ()
         self._table_hz: tuple[float, ...] = ()
         self.subjects: tuple[Subject, ...] = ()
-        self.poses: Poses = _NO_POSES
+        self.poses = Poses([], np.empty(0, dtype=SEGMENTS))
         self.latency_s: float | None = None
 
     @property
@@ -350,25 +276,47 @@ class Session:
         the same.
         """
         for packet in self._packets.feed(data):
-            if (numbers := self._take(decode(packet))) is not None:
+            if (numbers := self._read(packet)) is not None:
                 yield numbers
 
-    def _take(self, content: Content) -> tuple[int, int] | None:
-        if content.offered is not None:
-            self._offer(content.offered)
-        if content.period_s is not None:
-            self._period_hz = _plausible([1.0 / content.period_s])
-        if content.rates_hz is not None:
-            self._table_hz = _plausible(content.rates_hz.values())
-        if content.subjects not in (None, self.subjects):
-            self.subjects = content.subjects
-        if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:
-            self.poses = content.poses or _NO_POSES
-        if content.latency_s is not None or LATENCY_INFO not in content.unchanged:
-            self.latency_s = content.latency_s
-        if content.frame is None:
-            return None
-        return content.frame, content.hardware_frame or content.frame
+    def _read(self, packet: bytes) -> tuple[int, int] | None:
+        numbers: dict[int, int] = {}
+        unchanged: frozenset[int] = frozenset()
+        latency_s: float | None = None
+        subjects: list[Subject] = []
+        owners: list[int] = []  # subject of each segment
+        segments: list[bytes] = []
+        for kind, content in blocks(packet):
+            reader = _Reader(content)
+            if kind == GLOBAL_SEGMENTS:
+                subject_id, count = reader.take(TWO_UINTS)
+                segments.append(reader.bytes(count * _SEGMENT_BYTES))
+                owners += count * [subject_id]
+            elif kind in (FRAME_INFO, HARDWARE_FRAME):
+                (numbers[kind],) = reader.take(UINT)
+            elif kind == LATENCY_INFO:
+                latency_s = sum(reader.named_numbers())
+            elif kind == FRAME_RATE:
+                self._table_hz = _plausible(reader.named_numbers())
+            elif kind == STREAM_INFO:
+                (ticks,) = reader.take(PERIOD)  # zero where the server does not know it
+                self._period_hz = _plausible([PERIOD_TICKS_PER_S / ticks]) if ticks > 0 else self._period_hz
+            elif kind == CONTENTS:
+                reader.uints(2)  # how many there are of each kind shows in the packet
+                unchanged = frozenset(reader.uints())
+            elif kind == SUBJECT_INFO:
+                subjects.append(reader.subject())
+            elif kind == OBJECT_ENUMS:
+                self._offer(frozenset(reader.uints()))
+        if tuple(subjects) not in ((), self.subjects):
+            self.subjects = tuple(subjects)
+        if segments or GLOBAL_SEGMENTS not in unchanged:
+            values = np.frombuffer(b"".join(segments), dtype=SEGMENTS)
+            self.poses = Poses(list(zip(owners, values["id"].tolist(), strict=True)), values)
+        if latency_s is not None or LATENCY_INFO not in unchanged:
+            self.latency_s = latency_s
+        number = numbers.get(FRAME_INFO)
+        return None if number is None else (number, numbers.get(HARDWARE_FRAME) or number)
 
     def _offer(self, offered: frozenset[int]) -> None:
         if lacking := NEEDED.keys() - offered:
