@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -13,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from drivers.hebi.library import Feedback
-from drivers.hebi.log_process import COUNT, FAULT, FEEDBACK, MODULES, NO_LIBRARY, row_type
 from drivers.hebi.modules import Module, joint_values
 from onboard_estimation.base.bounded_file import open_regular, reading
 from onboard_estimation.base.errors import UserError
@@ -23,8 +23,6 @@ from onboard_estimation.contract.converters import Converted
 
 JOINTS = "sensor_msgs/msg/JointState"
 _PROCESS = "drivers.hebi.log_process"
-_MOST_MODULES = 1000
-_LONGEST_TEXT = 1000
 _ENDS = {-signal.SIGXCPU: "took too much processor time", -signal.SIGALRM: "did not go on for too long"}
 
 
@@ -50,20 +48,15 @@ def read_feedback(path: Path) -> Generator[Feedback]:
 
 
 def _feedbacks(path: Path, process: subprocess.Popen[bytes]) -> Iterator[Feedback]:
-    pipe, row, count = process.stdout, row_type(1), 0
-    assert pipe is not None
-    while tag := pipe.read(1):
-        if tag == MODULES:
-            (found,) = COUNT.unpack(pipe.read(COUNT.size))
-            if not 0 < found <= _MOST_MODULES:
-                raise UserError(f"{path}: of {found} modules, at most {_MOST_MODULES} are read")
-            row = row_type(found)
-        elif tag == FEEDBACK and len(data := pipe.read(row.itemsize)) == row.itemsize:
-            yield Feedback(*np.frombuffer(data, row)[0])
+    count = 0
+    assert process.stdout is not None
+    for line in process.stdout:
+        said = json.loads(line) if line.endswith(b"\n") else []  # of one that was ended amid a line
+        if isinstance(said, str):
+            raise UserError(f"{path}: {_after(count)}{said}")
+        if said:
+            yield Feedback(*map(np.array, said))
             count += 1
-        elif tag in (FAULT, NO_LIBRARY):
-            said = pipe.read(_LONGEST_TEXT).decode(errors="replace")
-            raise UserError(said if tag == NO_LIBRARY else f"{path}: {_after(count)}{said}")
     if code := process.wait():
         how = _ENDS.get(code) or f"ended by {signal.Signals(-code).name if code < 0 else code}"
         raise UserError(f"{path} is damaged: {_after(count)}HEBI's library {how}")

@@ -234,6 +234,7 @@ class _Reader:
 
 # One connection's conversation with a DataStream server: what is asked, and frames of what comes, with names.
 
+
 class Session:
     """Takes bytes of one connection, from its beginning.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from drivers.lines import Connection
 from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses, TruthConfiguration, quaternions_of, to_world
-from drivers.motion_capture.stream import Places, StreamHealth, places_of
+from drivers.motion_capture.stream import StreamHealth, places_of
 from drivers.motion_capture.vicon_protocol import PORT, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -179,8 +179,6 @@ class Receiver:
         self._connections = 0
         self._subjects: tuple[Subject, ...] = ()
         self._places: dict[tuple[int, int], int] = {}
-        self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
-        self._ids_places: Places = None
         self.names: tuple[str, ...] = ()
 
     @property
@@ -241,7 +239,7 @@ class Receiver:
         self.connection.lose(reason)
 
     def _new_subjects(self) -> None:
-        self._subjects, self._ids = self._session.subjects, None
+        self._subjects = self._session.subjects
         names = body_names(self._session.subjects)
         listed = tuple(dict.fromkeys(names.values()))[:MOST_BODIES]
         by_name = {name: place for place, name in enumerate(listed)}
@@ -259,8 +257,7 @@ class Receiver:
             self.health.counts["unstamped"] += 1
             return None
         ids, values = self._session.poses
-        if ids != self._ids:
-            self._ids, self._ids_places = ids, places_of(ids, self._places, len(self.names))
         poses = np.concatenate((1e-3 * values["position_mm"], quaternions_of(values["rotation"])), axis=1)
         poses = to_world(poses, self._chosen.up_axis)
-        return self.health.placed(stamp_ns, received_ns, self.names, self._ids_places, poses, True)
+        places = places_of(ids, self._places, len(self.names))
+        return self.health.placed(stamp_ns, received_ns, self.names, places, poses, True)
