@@ -16,6 +16,7 @@ from drivers.emulators.ethercat_segment import EthercatFaults, Segment, Wire
 from drivers.emulators.ethercat_slave import Signal, Slave
 from drivers.ethercat.configuration import BusSensors, PressureSensors
 from drivers.ethercat.description import SensorDescription, find
+from drivers.node import NoRobot
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -107,12 +108,6 @@ class EmulatorConfiguration:
     bus: EmulatedBus = EmulatedBus()
     pressure: EmulatedPressure = field(default_factory=EmulatedPressure)
     fault: EthercatFaults = field(default_factory=EthercatFaults)
-
-
-@dataclass(frozen=True)
-class EmulatorHost:
-    """Chance."""
-
     seed: int = parameter(0, "of the frames that get lost", minimum=0)
 
 
@@ -121,7 +116,7 @@ class EthercatEmulatorNode(SteadyNode):
 
     They measure what `emulated_wrench` (WrenchStamped) and `emulated_pressure/<chamber>` (FluidPressure, absolute) say,
     or something made up; the newest counts, as the device itself would give it, before any sign or tare of the driver.
-    Faults on request, also while the node runs. Parameters: `EmulatorConfiguration` and `EmulatorHost`.
+    Faults on request, also while the node runs. Parameters: `EmulatorConfiguration`.
 
     Raises
     ------
@@ -134,10 +129,7 @@ class EthercatEmulatorNode(SteadyNode):
         self._thread: threading.Thread | None = None
         self._goes_on = True
         super().__init__("ethercat_wrench_emulator")
-        parameters: NodeParameters[EmulatorConfiguration, EmulatorHost] = NodeParameters(
-            self, EmulatorConfiguration, EmulatorHost, ("fault",), self._change
-        )
-        chosen, host = parameters.configuration, parameters.host
+        chosen = NodeParameters(self, EmulatorConfiguration, NoRobot, ("fault",), self._change).configuration
         pressure = chosen.pressure
         descriptions = [find(name) for name in chosen.bus.sensors]
         inputs = [len(one.voltages) for one in descriptions]
@@ -148,7 +140,7 @@ class EthercatEmulatorNode(SteadyNode):
             Slave(one, self._emulated.signal(one, sum(inputs[:place])), serial=place + 1)
             for place, one in enumerate(descriptions)
         ]
-        self._bus = Segment(self._slaves, chosen.fault, host.seed)
+        self._bus = Segment(self._slaves, chosen.fault, chosen.seed)
         if fault := self._fault_of_place(chosen):
             raise UserError(fault)
         self._wire = Wire(chosen.bus.interface)

@@ -13,13 +13,13 @@ from typing import Any
 from geometry_msgs.msg import WrenchStamped
 from sensor_msgs.msg import FluidPressure
 
-from drivers.ethercat.configuration import EthercatConfiguration, EthercatHost
+from drivers.ethercat.configuration import EthercatConfiguration
 from drivers.ethercat.cycle import Bus, Cycle
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
 from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device
 from drivers.ethercat.stream import Readout, Stream, Wrench, pressure_readout
-from drivers.node import MeasuringNode
+from drivers.node import MeasuringNode, NoRobot
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.messages import new, serialized
@@ -39,8 +39,7 @@ class EthercatWrenchNode(MeasuringNode):
 
     Publishes `wrench` (WrenchStamped), `pressure/<chamber>` (FluidPressure, absolute) and `/diagnostics`. Services
     (Trigger): `tare`, at rest; `clear_tare`. Stamps are those of the host's clock in the middle of a frame's way. A
-    `Source`: an estimator in the same process gets the readings without messages. Parameters: `EthercatConfiguration`
-    and `EthercatHost`.
+    `Source`: an estimator in the same process gets the readings without messages. Parameters: `EthercatConfiguration`.
 
     A bus on which nothing answers is waited for, and one that is lost is taken up again; devices other than described
     end the node.
@@ -54,12 +53,9 @@ class EthercatWrenchNode(MeasuringNode):
 
     def __init__(self) -> None:
         super().__init__("ethercat_wrench")
-        parameters: NodeParameters[EthercatConfiguration, EthercatHost] = NodeParameters(
-            self, EthercatConfiguration, EthercatHost
-        )
-        self._configuration = configuration = parameters.configuration
+        self._configuration = configuration = NodeParameters(self, NoRobot, EthercatConfiguration).host
         self._descriptions = [find(name) for name in configuration.bus.sensors]
-        self._prefix = resolved_prefix(parameters.host.frame_prefix, self.get_namespace())
+        self._prefix = resolved_prefix(configuration.frame_prefix, self.get_namespace())
         self._told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
         self._started = False
         self._looked_s = 0.0
@@ -76,7 +72,7 @@ class EthercatWrenchNode(MeasuringNode):
         self._bus = Bus(configuration.bus, self._descriptions, self.say)
         self._cycle = Cycle(self._bus, configuration.bus, self.say)
         self.every(_TICK_S, self._tick)
-        self.every(parameters.host.diagnostics_period_s, self._report)
+        self.every(configuration.diagnostics_period_s, self._report)
 
     def destroy_node(self) -> None:
         """Leave the devices in INIT and give the interface back."""
