@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,6 +196,13 @@ class TruthEmulatorConfiguration:
     restart_every_s: float = non_negative(
         0.0, "the server restarts so often: its clock, or numbers, begin anew; 0: never", "s"
     )
+
+    def seen(self, poses: BodyPoses, chance: np.random.Generator) -> BodyPoses | None:
+        """Poses as they are streamed, without those that are occluded; None: the frame is not sent."""
+        tracked = poses.tracked & (chance.random(len(poses.names)) >= self.occlusion_rate)
+        if chance.random() < self.drop_rate:
+            return None
+        return replace(poses, poses=to_stream(poses.poses, self.up_axis), tracked=tracked)
 
     def faults(self) -> Iterable[str]:
         """Names that cannot be."""
