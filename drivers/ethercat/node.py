@@ -61,14 +61,10 @@ class EthercatWrenchNode(MeasuringNode):
         self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
         self._said_slow: set[int] = set()
-        self._readouts: dict[int, dict[str, Readout]] = {}  # by the place of their device, and by sensor
+        self._streams: dict[int, Stream] = {}  # by the place of their device
         self._wrench: Wrench | None = None
         self._make_wrench()
         self._make_pressures()
-        self._streams = {
-            place: Stream(self._descriptions[place], readouts, configuration.bus.cycle_hz)
-            for place, readouts in self._readouts.items()
-        }
         self._bus = Bus(configuration.bus, self._descriptions, self.say)
         self._cycle = Cycle(self._bus, configuration.bus, self.say)
         self.every(_TICK_S, self._tick)
@@ -112,7 +108,8 @@ class EthercatWrenchNode(MeasuringNode):
         self, place: int, channel: Channel, readout: Readout, kind: Any, complete: Callable[[Any], None]
     ) -> None:
         self.offer_readings(channel, kind)
-        self._readouts.setdefault(place, {})[channel.sensor] = readout
+        stream = Stream(self._descriptions[place], {}, self._configuration.bus.cycle_hz)
+        self._streams.setdefault(place, stream).readouts[channel.sensor] = readout
         self.messages[channel.sensor] = sensor_writer(channel, new, serialized, self._prefix, complete)
         if (decimator := readout.decimator) is not None:
             told = f"{self._configuration.bus.cycle_hz / decimator.factor:g} Hz, low-passed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress
 from typing import NamedTuple, TypeAlias
@@ -336,7 +336,7 @@ class Stream:
         Status bits that were set, and in how many readings, for whoever clears it.
     """
 
-    def __init__(self, description: SensorDescription, readouts: Mapping[str, Readout], cycle_hz: float) -> None:
+    def __init__(self, description: SensorDescription, readouts: dict[str, Readout], cycle_hz: float) -> None:
         self.readouts, self._description = readouts, description
         self._fields = {bits.field for bits in description.status}
         self.received = 0

@@ -14,7 +14,7 @@ import numpy as np
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
-from drivers.at_rest import lies_still, rate_fault, resting_faults, stuck_fault
+from drivers.at_rest import lies_still, rate_fault, resting_faults
 from drivers.hebi.feeds import Feed, HebiConfiguration, find_group
 from drivers.hebi.library import Feedback
 from drivers.hebi.log import JOINTS
@@ -264,8 +264,8 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
         there = values[np.isfinite(values[:, where]).all(axis=1), where]
         if not len(there):
             yield f"{name}: its {part} tells nothing"
-        elif configuration.source != "imitation":  # which may have no noise
-            yield stuck_fault(f"{name}: its {part}", there)
+        elif len(there) > 1 and not np.ptp(there, axis=0).any() and configuration.source != "imitation":  # without noise
+            yield f"{name}: its {part} reads the same all the time: its chip hangs; power it off and on"
     if _may_be_judged(values):  # a robot's estimator goes by the rate about z
         upright = "where it has to be along z of a link that lies flat; mount the module so"
         gravity = "is it being moved evenly, or is its accelerometer at fault?"
