@@ -264,7 +264,8 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
         there = values[np.isfinite(values[:, where]).all(axis=1), where]
         if not len(there):
             yield f"{name}: its {part} tells nothing"
-        elif len(there) > 1 and not np.ptp(there, axis=0).any() and configuration.source != "imitation":  # without noise
+        elif configuration.source != "imitation" and len(there) > 1 and not np.ptp(there, axis=0).any():
+            # Noise makes the readings of a sensor that lives differ; an imitation may have none.
             yield f"{name}: its {part} reads the same all the time: its chip hangs; power it off and on"
     if _may_be_judged(values):  # a robot's estimator goes by the rate about z
         upright = "where it has to be along z of a link that lies flat; mount the module so"
