@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, Matrix, Vector
@@ -25,7 +24,6 @@ _LARGEST_OFFSET_M_S2 = 1.5
 _LARGEST_ZERO_RATE_DEG_S = 20.0
 """Zero offset of a cheap gyro by its data sheet (MPU-6050, table 6.1); better ones have less."""
 _LEAST_RATE = 0.7
-_STUCK = 1e-9
 
 
 def lies_still(values: Matrix, still_m_s2: float = STILL_M_S2) -> bool:
@@ -79,12 +77,6 @@ def rate_fault(name: str, count: int, seconds: float, expected_hz: float, remedy
     """
     rate_hz = count / seconds
     return f"{name}: {rate_hz:.0f} readings a second, {remedy}" if rate_hz < _LEAST_RATE * expected_hz else ""
-
-
-def stuck_fault(name: str, values: NDArray[np.float64]) -> str:
-    """Of numbers (K, n) that never change; noise makes those of a sensor that lives."""
-    stuck = len(values) > 1 and not np.nanmax(values.std(axis=0)) >= _STUCK
-    return f"{name} reads the same all the time: its chip hangs; power it off and on" if stuck else ""
 
 
 def resting_faults(name: str, values: Matrix, gravity_remedy: str, upright_remedy: str) -> Iterator[str]:

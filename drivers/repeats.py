@@ -33,7 +33,6 @@ class CountedRepeats:
     def __init__(self, by_chance: int = 0) -> None:
         self.by_chance = by_chance
         self._known = Repeats()
-        self._each: list[Repeats] = []  # of each sensor, where there are several
         self.fresh_count = 0
         self._told = (0, 0)  # fresh and repeated ones when it was last said
         self._longest = 0  # of the runs since then
@@ -52,12 +51,6 @@ class CountedRepeats:
         self.fresh_count += fresh
         self.count += len(rows) - fresh
         return is_fresh
-
-    def fresh_of_each(self, readings: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which of B rows (B, n), of B sensors at one instant, are no repeats of their sensor's rows; not counted."""
-        known = self._each or [Repeats()] * len(readings)
-        self._each = [one.heard(row.tobytes()) for one, row in zip(known, readings, strict=True)]
-        return np.array([one.in_a_row <= self.by_chance for one in self._each], dtype=np.bool_)
 
     def told(self, name: str, remedy: str) -> str:
         """Of the time since the last call: a sentence where many were repeats; empty where few were, or none came.

@@ -207,10 +207,10 @@ def _hebi(frequency_hz: float, seconds: float) -> Row:
         used = spin(seconds)
         made.feed.close()
         spin(0.3)
-        queue = made.feed.queue
-    lost = [queue.copied - result(one, 60.0)["received"] for one in listeners]
-    figure = f"{queue.copied / seconds:.0f} Hz came, overflow {queue.overflow}, copy faults {queue.faults}; lost of "
-    figure += f"each module {lost} of {queue.copied:,}; {100.0 * used:.1f} % of a core"
+        came, overflow = made.feed.counts["feedbacks"], made.feed.counts["overflow"]
+    lost = [came - result(one, 60.0)["received"] for one in listeners]
+    figure = f"{came / seconds:.0f} Hz came, overflow {overflow}; lost of "
+    figure += f"each module {lost} of {came:,}; {100.0 * used:.1f} % of a core"
     return row(f"imitation, {frequency_hz:g} Hz asked for {seconds:.0f} s", figure)
 
 

@@ -26,7 +26,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 from onboard_estimation.contract.converters import GROUP, Converter
 from onboard_estimation.soundness.at_rest import is_imu
-from onboard_estimation.soundness.stretches import longest_run
+from onboard_estimation.soundness.stretches import longest_run, runs
 
 Array = NDArray[np.float64]
 
@@ -265,11 +265,8 @@ def find_rests(log: ImuLog) -> list[Section]:
     gyro_noise, noise = float(np.median(spread[quiet, :3])), float(np.median(spread[quiet, 3:]))
     quiet &= ~(np.abs(mean[:, :3] - usual).max(axis=1) >= max(_LEAST_GYRO_RAD_S, gyro_noise))
     moved = np.linalg.norm(np.diff(mean[:, 3:], axis=0), axis=1) > max(_MOST_MOVED_M_S2, 3.0 * noise)
-    goes_on = quiet[:-1] & quiet[1:] & ~moved
-    first, last = quiet & ~np.append(False, goes_on), quiet & ~np.append(goes_on, False)
-    runs = zip(np.flatnonzero(first).tolist(), np.flatnonzero(last).tolist(), strict=True)
     # The blocks at both ends may hold the begin of a motion.
-    rests = [Section((start + 1) * _BLOCK_S, end * _BLOCK_S) for start, end in runs]
+    rests = [Section((start + 1) * _BLOCK_S, end * _BLOCK_S) for start, end in runs(quiet[:-1] & quiet[1:] & ~moved)]
     return [one for one in rests if one.duration_s >= SHORTEST_REST_S]
 
 

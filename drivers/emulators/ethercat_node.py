@@ -16,6 +16,7 @@ from drivers.emulators.ethercat_segment import EthercatFaults, Segment, Wire
 from drivers.emulators.ethercat_slave import Signal, Slave
 from drivers.ethercat.configuration import BusSensors, PressureSensors
 from drivers.ethercat.description import SensorDescription, find
+from drivers.node import NoRobot
 from onboard_estimation.base.configuration import non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -53,43 +54,6 @@ def _swing(now_ns: int, place: int) -> float:
     return math.sin(2.0 * math.pi * turns)
 
 
-class Emulated:
-    """Wrench and pressures at a time: of a message where one has come, else made up.
-
-    Parameters
-    ----------
-    sensors
-        Chambers whose pressure is measured, in the order of the analogue inputs, and how.
-
-    Attributes
-    ----------
-    messages
-        Newest of `wrench` (N, N m) and `pressure/<chamber>` (Pa), as far as one has come.
-    """
-
-    def __init__(self, sensors: EmulatedPressure) -> None:
-        self._sensors = sensors
-        self.messages: dict[str, tuple[float, ...]] = {}
-
-    def signal(self, description: SensorDescription, first_input: int) -> Signal:
-        """What one device measures, whose analogue inputs begin with that one of the bus."""
-        if description.has_wrench:
-            return lambda now_ns: (
-                self.messages.get("wrench")
-                or [middle + amplitude * _swing(now_ns, place) for place, (middle, amplitude) in enumerate(_WRENCH)]
-            )
-        sensors, stop = self._sensors, first_input + len(description.voltages)
-        names = [*sensors.chambers, *stop * [""]][first_input:stop]
-
-        def volts(now_ns: int, place: int, name: str) -> float:
-            """0 without a sensor."""
-            made_up = sensors.ambient_pa + _PRESSURE[0] + _PRESSURE[1] * _swing(now_ns, place)
-            (pressure_pa,) = self.messages.get(f"pressure/{name}", (made_up,))
-            return sensors.voltage(pressure_pa) if name else 0.0
-
-        return lambda now_ns: [volts(now_ns, place, name) for place, name in enumerate(names, first_input)]
-
-
 # The node.
 
 
@@ -107,12 +71,6 @@ class EmulatorConfiguration:
     bus: EmulatedBus = EmulatedBus()
     pressure: EmulatedPressure = field(default_factory=EmulatedPressure)
     fault: EthercatFaults = field(default_factory=EthercatFaults)
-
-
-@dataclass(frozen=True)
-class EmulatorHost:
-    """Chance."""
-
     seed: int = parameter(0, "of the frames that get lost", minimum=0)
 
 
@@ -121,7 +79,7 @@ class EthercatEmulatorNode(SteadyNode):
 
     They measure what `emulated_wrench` (WrenchStamped) and `emulated_pressure/<chamber>` (FluidPressure, absolute) say,
     or something made up; the newest counts, as the device itself would give it, before any sign or tare of the driver.
-    Faults on request, also while the node runs. Parameters: `EmulatorConfiguration` and `EmulatorHost`.
+    Faults on request, also while the node runs. Parameters: `EmulatorConfiguration`.
 
     Raises
     ------
@@ -134,21 +92,19 @@ class EthercatEmulatorNode(SteadyNode):
         self._thread: threading.Thread | None = None
         self._goes_on = True
         super().__init__("ethercat_wrench_emulator")
-        parameters: NodeParameters[EmulatorConfiguration, EmulatorHost] = NodeParameters(
-            self, EmulatorConfiguration, EmulatorHost, ("fault",), self._change
-        )
-        chosen, host = parameters.configuration, parameters.host
+        chosen = NodeParameters(self, EmulatorConfiguration, NoRobot, ("fault",), self._change).configuration
         pressure = chosen.pressure
         descriptions = [find(name) for name in chosen.bus.sensors]
         inputs = [len(one.voltages) for one in descriptions]
         if len(pressure.chambers) > sum(inputs):
             raise UserError(f"pressure.chambers: {len(pressure.chambers)} for {sum(inputs)} analogue inputs")
-        self._emulated = Emulated(pressure)
+        self._pressure = pressure
+        self._messages: dict[str, tuple[float, ...]] = {}  # newest of `wrench` and `pressure/<chamber>`, if one came
         self._slaves = [
-            Slave(one, self._emulated.signal(one, sum(inputs[:place])), serial=place + 1)
+            Slave(one, self._signal(one, sum(inputs[:place])), serial=place + 1)
             for place, one in enumerate(descriptions)
         ]
-        self._bus = Segment(self._slaves, chosen.fault, host.seed)
+        self._bus = Segment(self._slaves, chosen.fault, chosen.seed)
         if fault := self._fault_of_place(chosen):
             raise UserError(fault)
         self._wire = Wire(chosen.bus.interface)
@@ -178,6 +134,24 @@ class EthercatEmulatorNode(SteadyNode):
             self.get_logger().info(f"{wire.received} frames came, {wire.returned} went back, {wire.refused} were none")
         super().destroy_node()
 
+    def _signal(self, description: SensorDescription, first_input: int) -> Signal:
+        """What a device measures, whose analogue inputs begin with that one of the bus: of messages, else made up."""
+        if description.has_wrench:
+            return lambda now_ns: (
+                self._messages.get("wrench")
+                or [middle + amplitude * _swing(now_ns, place) for place, (middle, amplitude) in enumerate(_WRENCH)]
+            )
+        sensors, stop = self._pressure, first_input + len(description.voltages)
+        names = [*sensors.chambers, *stop * [""]][first_input:stop]
+
+        def volts(now_ns: int, place: int, name: str) -> float:
+            """0 without a sensor."""
+            made_up = sensors.ambient_pa + _PRESSURE[0] + _PRESSURE[1] * _swing(now_ns, place)
+            (pressure_pa,) = self._messages.get(f"pressure/{name}", (made_up,))
+            return sensors.voltage(pressure_pa) if name else 0.0
+
+        return lambda now_ns: [volts(now_ns, place, name) for place, name in enumerate(names, first_input)]
+
     def _change(self, configuration: EmulatorConfiguration) -> None:
         if fault := self._fault_of_place(configuration):
             raise ValueError(fault)
@@ -189,10 +163,10 @@ class EthercatEmulatorNode(SteadyNode):
 
     def _on_wrench(self, message: WrenchStamped) -> None:
         force, torque = message.wrench.force, message.wrench.torque
-        self._emulated.messages["wrench"] = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
+        self._messages["wrench"] = (force.x, force.y, force.z, torque.x, torque.y, torque.z)
 
     def _on_pressure(self, chamber: str, message: FluidPressure) -> None:
-        self._emulated.messages[f"pressure/{chamber}"] = (message.fluid_pressure,)
+        self._messages[f"pressure/{chamber}"] = (message.fluid_pressure,)
 
     def _look(self, wire: Wire) -> None:
         """Say what has changed."""

@@ -133,13 +133,10 @@ class Segment:
         As given.
     reach
         So many of them are reached: behind one that is off there is none.
-    lost
-        Frames that did not come back.
     """
 
     def __init__(self, slaves: Sequence[Slave], faults: EthercatFaults | None = None, seed: int = 0) -> None:
         self.slaves = tuple(slaves)
-        self.lost = 0
         self._faults = faults
         self._asked: EthercatFaults | None = None
         self._random = random.Random(seed)
@@ -169,7 +166,6 @@ class Segment:
         goes_on, found = self._lets_through(time.monotonic()), places(frame)
         reached = self.slaves[: self.reach]
         if not goes_on or not reached:
-            self.lost += 1
             return False
         now_ns = time.time_ns()
         for slave in reached:

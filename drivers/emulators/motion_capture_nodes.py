@@ -19,7 +19,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
-from drivers.motion_capture.bodies import BodyPoses, TruthEmulatorConfiguration, to_stream
+from drivers.motion_capture.bodies import BodyPoses, TruthEmulatorConfiguration
 from drivers.node import NoRobot
 from onboard_estimation.bags.bag import open_bag
 from onboard_estimation.bags.bulk import read_channels
@@ -313,11 +313,10 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         if number <= self._number:
             return
         self._number = number
-        if self.rng.random() < self.chosen.drop_rate:
+        if (seen := self.chosen.seen(poses, self.rng)) is None:
             return
-        seen = poses.tracked & (self.rng.random(len(poses.names)) >= self.chosen.occlusion_rate)
         server.send(
             _FIRST_NUMBER + number,
-            replace(poses, poses=to_stream(poses.poses, self.chosen.up_axis), tracked=seen),
+            seen,
             lambda: {"emulated": (time.time_ns() - poses.stamp_ns) / NANOSECONDS_PER_SECOND},
         )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.motion_capture import optitrack_protocol as protocol
-from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration, to_stream
+from drivers.motion_capture.bodies import UP_AXES, BodyPoses, TruthEmulatorConfiguration
 from drivers.motion_capture.optitrack_protocol import Frame, Kind, NatNetFault, ServerInfo, Version, message, shown
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
@@ -244,16 +244,16 @@ class NatNetServer:
         self.number += 1
         if poses.names != self._names:
             self._names, self._changed_frames = poses.names, _CHANGED_FRAMES
-        if self._rng.random() < chosen.drop_rate:
+        seen = chosen.seen(poses, self._rng)
+        if seen is None:
             self.dropped += 1
             return
         exposure, now = self.ticks(poses.stamp_ns), self.ticks(now_ns)
         changed = self._changed_frames > 0
         self._changed_frames -= changed
         times, time_s = (exposure, (exposure + now) // 2, now), (exposure - _FIRST_TICKS) / CLOCK_HZ
-        ids, streamed = np.arange(1, len(poses.names) + 1, dtype=np.int32), to_stream(poses.poses, chosen.up_axis)
-        tracked = poses.tracked & (self._rng.random(len(poses.names)) >= chosen.occlusion_rate)
-        data = frame(Frame(self.number, ids, streamed, tracked, time_s, times, changed), self._version)
+        ids = np.arange(1, len(poses.names) + 1, dtype=np.int32)
+        data = frame(Frame(self.number, ids, seen.poses, seen.tracked, time_s, times, changed), self._version)
         if chosen.transport == "multicast":
             self._put(data, (chosen.multicast_group, chosen.data_port))
         else:

@@ -151,16 +151,10 @@ class PressureConfiguration(PressureSensors):
 
 @dataclass(frozen=True)
 class EthercatConfiguration:
-    """The bus, and what is made of its readings."""
+    """The bus, what is made of its readings, and what the node itself wants to know."""
 
     bus: BusConfiguration = BusConfiguration()
     wrench: WrenchConfiguration = WrenchConfiguration()
     pressure: PressureConfiguration = PressureConfiguration()
-
-
-@dataclass(frozen=True)
-class EthercatHost:
-    """What the node itself wants to know."""
-
     frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
     diagnostics_period_s: float = bounded(1.0, 0.1, 3600.0, "time between two reports on /diagnostics", "s")

@@ -13,13 +13,13 @@ from typing import Any
 from geometry_msgs.msg import WrenchStamped
 from sensor_msgs.msg import FluidPressure
 
-from drivers.ethercat.configuration import EthercatConfiguration, EthercatHost
+from drivers.ethercat.configuration import EthercatConfiguration
 from drivers.ethercat.cycle import Bus, Cycle
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
 from drivers.ethercat.description import StatusBits, find
 from drivers.ethercat.device import Device
 from drivers.ethercat.stream import Readout, Stream, Wrench, pressure_readout
-from drivers.node import MeasuringNode
+from drivers.node import MeasuringNode, NoRobot
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.messages import new, serialized
@@ -39,8 +39,7 @@ class EthercatWrenchNode(MeasuringNode):
 
     Publishes `wrench` (WrenchStamped), `pressure/<chamber>` (FluidPressure, absolute) and `/diagnostics`. Services
     (Trigger): `tare`, at rest; `clear_tare`. Stamps are those of the host's clock in the middle of a frame's way. A
-    `Source`: an estimator in the same process gets the readings without messages. Parameters: `EthercatConfiguration`
-    and `EthercatHost`.
+    `Source`: an estimator in the same process gets the readings without messages. Parameters: `EthercatConfiguration`.
 
     A bus on which nothing answers is waited for, and one that is lost is taken up again; devices other than described
     end the node.
@@ -54,29 +53,22 @@ class EthercatWrenchNode(MeasuringNode):
 
     def __init__(self) -> None:
         super().__init__("ethercat_wrench")
-        parameters: NodeParameters[EthercatConfiguration, EthercatHost] = NodeParameters(
-            self, EthercatConfiguration, EthercatHost
-        )
-        self._configuration = configuration = parameters.configuration
+        self._configuration = configuration = NodeParameters(self, NoRobot, EthercatConfiguration).host
         self._descriptions = [find(name) for name in configuration.bus.sensors]
-        self._prefix = resolved_prefix(parameters.host.frame_prefix, self.get_namespace())
+        self._prefix = resolved_prefix(configuration.frame_prefix, self.get_namespace())
         self._told: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
         self._started = False
         self._looked_s = 0.0
         self._standing: dict[int, str] = {}  # what is to be said of repeats, by the place of the device
         self._said_slow: set[int] = set()
-        self._readouts: dict[int, dict[str, Readout]] = {}  # by the place of their device, and by sensor
+        self._streams: dict[int, Stream] = {}  # by the place of their device
         self._wrench: Wrench | None = None
         self._make_wrench()
         self._make_pressures()
-        self._streams = {
-            place: Stream(self._descriptions[place], readouts, configuration.bus.cycle_hz)
-            for place, readouts in self._readouts.items()
-        }
         self._bus = Bus(configuration.bus, self._descriptions, self.say)
         self._cycle = Cycle(self._bus, configuration.bus, self.say)
         self.every(_TICK_S, self._tick)
-        self.every(parameters.host.diagnostics_period_s, self._report)
+        self.every(configuration.diagnostics_period_s, self._report)
 
     def destroy_node(self) -> None:
         """Leave the devices in INIT and give the interface back."""
@@ -116,7 +108,8 @@ class EthercatWrenchNode(MeasuringNode):
         self, place: int, channel: Channel, readout: Readout, kind: Any, complete: Callable[[Any], None]
     ) -> None:
         self.offer_readings(channel, kind)
-        self._readouts.setdefault(place, {})[channel.sensor] = readout
+        stream = Stream(self._descriptions[place], {}, self._configuration.bus.cycle_hz)
+        self._streams.setdefault(place, stream).readouts[channel.sensor] = readout
         self.messages[channel.sensor] = sensor_writer(channel, new, serialized, self._prefix, complete)
         if (decimator := readout.decimator) is not None:
             told = f"{self._configuration.bus.cycle_hz / decimator.factor:g} Hz, low-passed"
@@ -224,7 +217,7 @@ class EthercatWrenchNode(MeasuringNode):
                 remarks += [f"{sensor}: {readout.beyond} {readout.unlike}"] if readout.beyond else []
                 readout.beyond = 0
         if device.description.has_wrench and self._wrench is not None:
-            zero = self._wrench.compensation.zero
+            zero = self._wrench.zero
             values |= {
                 "tared": self._wrench.is_tared,
                 "tare_includes_weight": self._configuration.wrench.tare_includes_weight,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress
 from typing import NamedTuple, TypeAlias
@@ -104,46 +104,6 @@ class Decimator:
 # sensor on the robot. c, g and r are along the sensor's axes, from its origin.
 
 LEAST_READINGS = 20
-
-
-class Compensation:
-    """Applies what is known of the mounting, and a zero, to readings.
-
-    Attributes
-    ----------
-    weight
-        (6,) N, N m: of what hangs on the sensor, along its axes.
-    zero
-        (6,) N, N m, along the sensor's axes: what is taken off beside the weight.
-    """
-
-    def __init__(self, chosen: WrenchConfiguration) -> None:
-        direction = np.array(chosen.gravity_direction)
-        force = chosen.mass_kg * (STANDARD_GRAVITY_M_S2 * direction / np.linalg.norm(direction))
-        self.weight: Vector = np.concatenate([force, np.cross(chosen.centre_of_mass_m, force)])
-        self._chosen = chosen
-        x, y, z = chosen.lever_arm_m
-        sign = 1.0 if chosen.sign == "robot_on_sensor" else -1.0
-        turn = from_roll_pitch_yaw([0.0, 0.0, 0.0, *np.deg2rad(chosen.mounting_rpy_deg)])
-        rotation = np.column_stack([composed(turn, place)[:3] for place in np.eye(7)[:3]])
-        self._matrix = np.zeros((6, 6))
-        self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
-        self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-        self.set_zero(np.zeros(6))
-
-    def set_zero(self, zero: Vector) -> None:
-        """(6,) N, N m, along the sensor's axes."""
-        weight = self.weight if self._chosen.compensates_weight else np.zeros(6)
-        self.zero, self._offset = zero, -self._matrix @ (zero + weight)
-
-    def zero_at(self, mean: Vector) -> None:
-        """Take a mean at rest (6,) as zero: all of it, or without the weight, so that the weight goes on being read."""
-        self.set_zero(mean if self._chosen.tare_includes_weight else mean - self.weight)
-
-    def __call__(self, readings: Matrix) -> Matrix:
-        """(K, 6) wrenches to publish, of readings (K, 6)."""
-        wrenches: Matrix = readings @ self._matrix.T + self._offset
-        return wrenches
 
 
 def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: float) -> Vector:
@@ -259,6 +219,10 @@ class Wrench:
 
     Attributes
     ----------
+    weight
+        (6,) N, N m: of what hangs on the sensor, along its axes.
+    zero
+        (6,) N, N m, along the sensor's axes: what is taken off beside the weight.
     raw
         Of the last readings (6,) each: N, N m, along the sensor's axes, robot on sensor, nothing taken off.
     is_tared
@@ -266,17 +230,35 @@ class Wrench:
     """
 
     def __init__(self, chosen: WrenchConfiguration, cycle_hz: float) -> None:
-        self.compensation = Compensation(chosen)
-        self.raw: deque[Vector] = deque(maxlen=max(LEAST_READINGS, round(chosen.tare_s * cycle_hz)))
-        self.is_tared = False
-        self._sign = 1.0 if chosen.device_sign == "robot_on_sensor" else -1.0
         self._chosen, self._cycle_hz = chosen, cycle_hz
+        direction = np.array(chosen.gravity_direction)
+        force = chosen.mass_kg * (STANDARD_GRAVITY_M_S2 * direction / np.linalg.norm(direction))
+        self.weight: Vector = np.concatenate([force, np.cross(chosen.centre_of_mass_m, force)])
+        x, y, z = chosen.lever_arm_m
+        sign, self._sign = (1.0 if one == "robot_on_sensor" else -1.0 for one in (chosen.sign, chosen.device_sign))
+        turn = from_roll_pitch_yaw([0.0, 0.0, 0.0, *np.deg2rad(chosen.mounting_rpy_deg)])
+        rotation = np.column_stack([composed(turn, place)[:3] for place in np.eye(7)[:3]])
+        self._matrix = np.zeros((6, 6))
+        self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
+        self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        self.raw: deque[Vector] = deque(maxlen=max(LEAST_READINGS, round(chosen.tare_s * cycle_hz)))
+        self.clear_tare()
 
     def __call__(self, values: Matrix) -> Matrix:
         """(K, 6) wrenches to publish, of what the device gives."""
         readings = self._sign * values
         self.raw.extend(readings)
-        return self.compensation(readings)
+        wrenches: Matrix = readings @ self._matrix.T + self._offset
+        return wrenches
+
+    def _set_zero(self, zero: Vector) -> None:
+        weight = self.weight if self._chosen.compensates_weight else np.zeros(6)
+        self.zero, self._offset = zero, -self._matrix @ (zero + weight)
+
+    def zero_at(self, mean: Vector) -> None:
+        """Take a mean at rest (6,) as zero: all of it, or without the weight, so that the weight goes on being read."""
+        self._set_zero(mean if self._chosen.tare_includes_weight else mean - self.weight)
+        self.is_tared = True
 
     def readout(self, description: SensorDescription) -> Readout:
         """Of a force-torque sensor."""
@@ -307,13 +289,12 @@ class Wrench:
             time.sleep(_STEP_S)
             advance()
         readings = np.array(raw).reshape(-1, 6)
-        self.compensation.zero_at(mean_at_rest(readings, chosen.still_force_n, chosen.still_torque_n_m))
-        self.is_tared, taken_off = True, _shown(self.compensation.zero)
-        return f"zeroed on the host: {taken_off} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
+        self.zero_at(mean_at_rest(readings, chosen.still_force_n, chosen.still_torque_n_m))
+        return f"zeroed on the host: {_shown(self.zero)} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
 
     def clear_tare(self) -> str:
         """Forget the zero; what was done, in a sentence."""
-        self.compensation.set_zero(np.zeros(6))
+        self._set_zero(np.zeros(6))
         self.is_tared = False
         return "zero of the host forgotten"
 
@@ -355,7 +336,7 @@ class Stream:
         Status bits that were set, and in how many readings, for whoever clears it.
     """
 
-    def __init__(self, description: SensorDescription, readouts: Mapping[str, Readout], cycle_hz: float) -> None:
+    def __init__(self, description: SensorDescription, readouts: dict[str, Readout], cycle_hz: float) -> None:
         self.readouts, self._description = readouts, description
         self._fields = {bits.field for bits in description.status}
         self.received = 0

@@ -135,116 +135,73 @@ def _listed(modules: set[tuple[str, str]]) -> str:
     return ", ".join(f"{family}/{name}" for family, name in sorted(modules))
 
 
-# Feedback of a group of modules, from the library's thread to the node's.
-
-
-class FeedbackQueue:
-    """The library's handler: copies, and nothing else, for it holds up the library's thread.
-
-    Attributes
-    ----------
-    copied
-        How many came.
-    overflow
-        How many of the oldest were dropped since nobody took them.
-    faults
-        How often a feedback could not be copied; of an exception the library only prints a line.
-    """
-
-    def __init__(self, length: int) -> None:
-        self._waiting: deque[Feedback] = deque(maxlen=length)
-        self.copied = self.overflow = self.faults = 0
-        self._fault: Exception | None = None
-
-    def __call__(self, feedback: Any) -> None:
-        """Keep a copy; runs in the library's thread."""
-        try:
-            one = copied(feedback)
-        except Exception as error:
-            self.faults += 1
-            self._fault = error
-            return
-        self.copied += 1
-        self.overflow += len(self._waiting) == self._waiting.maxlen
-        self._waiting.append(one)
-
-    def taken(self) -> list[Feedback]:
-        """All that waits, the oldest first."""
-        return [self._waiting.popleft() for _ in range(len(self._waiting))]
-
-    def new_fault(self) -> Exception | None:
-        """The newest exception since the last call."""
-        fault, self._fault = self._fault, None
-        return fault
-
+# Feedback of a group of modules, from the library's thread to the node's, and commands to them.
 
 _QUEUE = 1000
 """Feedbacks that may wait for the node: a second at the largest frequency."""
+_COUNTS = ("feedbacks", "overflow", "commands_forwarded", "commands_refused", "commands_unsent")
 
 
 class Feed:
-    """Feedback of a group of HEBI's library: modules on the network, or imitated ones.
+    """A group of HEBI's library: modules on the network, or imitated ones.
+
+    A command that is none for just its joints moves nothing; others act for the group's lifetime at most, which the
+    modules see to themselves.
 
     Attributes
     ----------
-    queue
-        What the library's thread left for the node.
-    commands
-        Takes commands.
+    counts
+        Feedbacks that came, and of these the oldest that were dropped since nobody took them (`overflow`); commands
+        that were forwarded, refused, and not taken by the library.
     channels
         What comes beside the feedback, by topic.
     """
 
     def __init__(self, configuration: HebiConfiguration, group: Any) -> None:
-        self.group, self._frequency_hz = group, configuration.feedback_frequency_hz
-        self.queue = FeedbackQueue(_QUEUE)
-        self.commands = CommandForwarding(group, configuration.joints, configuration.largest_velocity_rad_s)
+        self.group, self._configuration = group, configuration
+        self._waiting: deque[Feedback] = deque(maxlen=_QUEUE)
+        self._command = hebi_library().GroupCommand(len(configuration.joints))
+        self.counts = dict.fromkeys(_COUNTS, 0)
         self.channels: dict[str, Channel] = {}
         group.feedback_frequency = 0.0  # until the node is there
         group.command_lifetime = configuration.command_lifetime_ms
 
     def start(self) -> None:
         """Feedback may come from now on."""
-        self.group.add_feedback_handler(self.queue)  # only now: the library, told to ask no longer, may do so once more
-        self.group.feedback_frequency = self._frequency_hz
+        self.group.add_feedback_handler(self.keep)  # only now: the library, told to ask no longer, may do so once more
+        self.group.feedback_frequency = self._configuration.feedback_frequency_hz
+
+    def keep(self, feedback: Any) -> None:
+        """Keep a copy, and do nothing else: the library's thread is held up by it."""
+        self.counts["feedbacks"] += 1
+        self.counts["overflow"] += len(self._waiting) == _QUEUE
+        self._waiting.append(copied(feedback))
+
+    def taken(self) -> list[Feedback]:
+        """All that waits, the oldest first."""
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def beside(self) -> Sequence[tuple[int, Channel, Vector]]:
         """What else is due: stamp (ns since the epoch), channel, value."""
         return ()
 
-    def close(self) -> None:
-        """Nothing comes any more."""
-        self.group.feedback_frequency = 0.0
-        self.group.clear_feedback_handlers()
-
-
-class CommandForwarding:
-    """Sends velocity commands to a group; what is no command for just its joints moves nothing.
-
-    Each acts for the group's lifetime at most, which the modules see to themselves.
-
-    Attributes
-    ----------
-    counts
-        How many there were: forwarded, refused, and those that the library did not take.
-    """
-
-    def __init__(self, group: Any, joints: Sequence[str], largest_rad_s: float) -> None:
-        self._group, self._joints, self._largest_rad_s = group, joints, largest_rad_s
-        self._command = hebi_library().GroupCommand(len(joints))
-        self.counts = {"commands_forwarded": 0, "commands_refused": 0, "commands_unsent": 0}
-
-    def take(self, message: Any) -> str:
-        """Why it was refused; empty where it was sent."""
-        found, what, why = commanded_velocities(message, self._joints, self._largest_rad_s), "forwarded", ""
+    def command(self, message: Any) -> str:
+        """Send velocities; why they were refused, empty where they were sent."""
+        chosen, what, why = self._configuration, "forwarded", ""
+        found = commanded_velocities(message, chosen.joints, chosen.largest_velocity_rad_s)
         if isinstance(found, str):
             what, why = "refused", found
         else:
             self._command.velocity = found
-            if not self._group.send_command(self._command):
+            if not self.group.send_command(self._command):
                 what, why = "unsent", "the library did not send it"
         self.counts[f"commands_{what}"] += 1
         return why
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        self.group.feedback_frequency = 0.0
+        self.group.clear_feedback_handlers()
 
 
 def commanded_velocities(message: Any, joints: Sequence[str], largest_rad_s: float) -> Vector | str:

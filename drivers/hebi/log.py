@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
@@ -13,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from drivers.hebi.library import Feedback
-from drivers.hebi.log_process import COUNT, FAULT, FEEDBACK, MODULES, NO_LIBRARY, row_type
 from drivers.hebi.modules import Module, joint_values
 from onboard_estimation.base.bounded_file import open_regular, reading
 from onboard_estimation.base.errors import UserError
@@ -23,8 +23,6 @@ from onboard_estimation.contract.converters import Converted
 
 JOINTS = "sensor_msgs/msg/JointState"
 _PROCESS = "drivers.hebi.log_process"
-_MOST_MODULES = 1000
-_LONGEST_TEXT = 1000
 _ENDS = {-signal.SIGXCPU: "took too much processor time", -signal.SIGALRM: "did not go on for too long"}
 
 
@@ -50,20 +48,15 @@ def read_feedback(path: Path) -> Generator[Feedback]:
 
 
 def _feedbacks(path: Path, process: subprocess.Popen[bytes]) -> Iterator[Feedback]:
-    pipe, row, count = process.stdout, row_type(1), 0
-    assert pipe is not None
-    while tag := pipe.read(1):
-        if tag == MODULES:
-            (found,) = COUNT.unpack(pipe.read(COUNT.size))
-            if not 0 < found <= _MOST_MODULES:
-                raise UserError(f"{path}: of {found} modules, at most {_MOST_MODULES} are read")
-            row = row_type(found)
-        elif tag == FEEDBACK and len(data := pipe.read(row.itemsize)) == row.itemsize:
-            yield Feedback(*np.frombuffer(data, row)[0])
+    count = 0
+    assert process.stdout is not None
+    for line in process.stdout:
+        said = json.loads(line) if line.endswith(b"\n") else []  # of one that was ended amid a line
+        if isinstance(said, str):
+            raise UserError(f"{path}: {_after(count)}{said}")
+        if said:
+            yield Feedback(*map(np.array, said))
             count += 1
-        elif tag in (FAULT, NO_LIBRARY):
-            said = pipe.read(_LONGEST_TEXT).decode(errors="replace")
-            raise UserError(said if tag == NO_LIBRARY else f"{path}: {_after(count)}{said}")
     if code := process.wait():
         how = _ENDS.get(code) or f"ended by {signal.Signals(-code).name if code < 0 else code}"
         raise UserError(f"{path} is damaged: {_after(count)}HEBI's library {how}")
@@ -71,21 +64,6 @@ def _feedbacks(path: Path, process: subprocess.Popen[bytes]) -> Iterator[Feedbac
 
 def _after(count: int) -> str:
     return f"after {count} feedbacks " if count else ""
-
-
-def coverage(received_us: Sequence[int]) -> str:
-    """How much of the time from first to last a log has feedback of: the library reads a log that is cut off silently.
-
-    By the median of the distances between feedbacks that arrived at these times. One that was cut off at its end covers
-    its time all the same.
-    """
-    steps_us, count = np.diff(received_us), len(received_us)
-    expected, duration_us = count, 0
-    if len(steps_us) and np.median(steps_us) > 0:
-        duration_us = received_us[-1] - received_us[0]
-        expected = round(duration_us / float(np.median(steps_us))) + 1
-    share = 100.0 * count / expected if expected else 0.0
-    return f"{count} of {expected} expected in {1e-6 * duration_us:.2f} s ({share:.1f} %)"
 
 
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:
@@ -134,7 +112,8 @@ def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Co
             f"{path}: {len(received_us)} feedbacks of {len(modules)} modules, none with a reading of an IMU"
         )
     series.append(_series(Channel("joint_states", JOINTS, "joint_states", names=names), joints))
-    notes.append(f"Feedback: {coverage(received_us)}. The library leaves out the first.")
+    duration_s = 1e-6 * (received_us[-1] - received_us[0])
+    notes.append(f"Feedback: {len(received_us)} in {duration_s:.2f} s. The library leaves out the first.")
     notes += [
         f"imu/{module.name}: {module.missed} feedbacks without it, {module.refused} with a time that cannot be right, "
         f"{module.repeated} that repeat the one before, its clock started anew {module.clock.jumps} times."

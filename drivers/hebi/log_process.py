@@ -2,25 +2,22 @@
 
     python -m drivers.hebi.log_process FILE
 
-writes plain numbers, each piece behind a tag: the number of modules, feedbacks, or what went wrong, as text.
+writes lines of JSON: the fields of a `Feedback` as lists, or, as the last one, what went wrong, as text.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
-import struct
 import sys
 from pathlib import Path
-
-import numpy as np
 
 from drivers.hebi.library import copied, hebi_library
 from onboard_estimation.base.errors import UserError
 
-COUNT = struct.Struct("<q")
-NO_LIBRARY, MODULES, FEEDBACK, FAULT = b"l", b"n", b"f", b"e"
+_MOST_MODULES = 1000
 _LONGEST_S = 60
 """For one feedback."""
 _MOST_MORE_BYTES = 256 * 2**20
@@ -28,16 +25,9 @@ _CPU_S, _BYTES_PER_CPU_S = 60, 50_000
 """Of processor time: some for the start, and a second for so much of the file, ten times what it takes."""
 
 
-def row_type(modules: int) -> np.dtype[np.void]:
-    """How the fields of a `Feedback` of so many modules stand in a row."""
-    shapes = ((modules,), (modules,), (modules, 3), (modules, 3), (modules, 4), (3, modules))
-    kinds = ("<i8", "<i8", "<f8", "<f8", "<f8", "<f8")
-    return np.dtype([(f"{place}", kind, shape) for place, (kind, shape) in enumerate(zip(kinds, shapes, strict=True))])
-
-
 def main(path: Path) -> None:
     """Write what the log holds to the standard output; what the library prints itself goes nowhere."""
-    output = os.fdopen(os.dup(1), "wb")
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
         library = hebi_library()
@@ -45,21 +35,22 @@ def main(path: Path) -> None:
         _bound(_CPU_S + path.stat().st_size // _BYTES_PER_CPU_S)
         # Loaded at once it would be held in memory as a whole, each feedback with all of its hundred fields.
         log = library.util.load_log(str(path), load=False)
-        output.write(MODULES + COUNT.pack(log.number_of_modules))
-        row = np.zeros((), row_type(log.number_of_modules))
+        if not 0 < log.number_of_modules <= _MOST_MODULES:
+            raise ValueError(f"it is of {log.number_of_modules} modules, at most {_MOST_MODULES} are read")
         for feedback in log.feedback_iterate:
             signal.alarm(0)  # who reads may take his time
-            row[()] = tuple(copied(feedback))
-            output.write(FEEDBACK + row.tobytes())
-            output.flush()  # what is read is kept, should the next one end the process
+            # What is read is kept, should the next one end the process.
+            print(json.dumps([field.tolist() for field in copied(feedback)]), file=output, flush=True)
             signal.alarm(_LONGEST_S)
     except MemoryError:
-        output.write(FAULT + f"it asks for more than {_MOST_MORE_BYTES // 2**20} MiB of memory".encode())
-    except UserError as error:
-        output.write(NO_LIBRARY + str(error).encode())
+        said = f"it asks for more than {_MOST_MORE_BYTES // 2**20} MiB of memory"
+    except UserError as error:  # there is no library
+        said = str(error)
     except Exception as error:  # whatever the library makes of the file
-        output.write(FAULT + f"HEBI's library cannot read it: {error}".encode())
-    output.flush()
+        said = f"HEBI's library cannot read it: {error}"
+    else:
+        return
+    print(json.dumps(said), file=output, flush=True)
 
 
 def _bound(cpu_s: int) -> None:

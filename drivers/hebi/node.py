@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
-from drivers.at_rest import lies_still, rate_fault, resting_faults, stuck_fault
+from drivers.at_rest import lies_still, rate_fault, resting_faults
 from drivers.hebi.feeds import Feed, HebiConfiguration, find_group
 from drivers.hebi.library import Feedback
 from drivers.hebi.log import JOINTS
@@ -26,7 +27,7 @@ from onboard_estimation.live.messages import interface_class, new, serialized
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.pipeline.device_clock import epoch_offset_ns
-from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
+from onboard_estimation.ros.diagnostics import OK, STALE, WARN
 from onboard_estimation.ros.message_templates import Writer, sensor_writer, writer
 from onboard_estimation.ros.sensor_messages import axes, to_message
 from onboard_estimation.ros.transforms import resolved_prefix
@@ -34,6 +35,8 @@ from onboard_estimation.ros.transforms import resolved_prefix
 _IMITATION = "drivers.emulators.hebi"
 _JOINT_STATES = "joint states"
 """Their place among the outputs; no topic."""
+_WELL = ("feedbacks", "commands_forwarded")
+"""Counts of what is no trouble."""
 _TICK_S = 0.002
 _LOOK_S = 0.25
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -74,7 +77,8 @@ class HebiNode(MeasuringNode):
         has_noise = configuration.source != "imitation"
         times = configuration.silent_s, configuration.latency_s, epoch_offset_ns
         self._modules = [Module(name, *times, has_noise) for name in configuration.names]
-        self._start_check: StartCheck | None = StartCheck(configuration)
+        self._at_start: list[deque[Vector]] | None = [deque(maxlen=_MOST_READINGS) for _ in configuration.names]
+        self._check_at_s = math.inf
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
         self.every(_TICK_S, self._tick)
         self.every(configuration.silent_s / 4.0, self._tell_changes)
@@ -131,7 +135,7 @@ class HebiNode(MeasuringNode):
         now_s = time.monotonic()
         readings: list[Measurement] = []
         self.look_who_listens()
-        for one in self.feed.queue.taken():
+        for one in self.feed.taken():
             joints = self._hand_on(one, now_s, readings)
             if joints is not None:
                 self._publishing_joints(self.publish, _JOINT_STATES, *joints)
@@ -145,8 +149,8 @@ class HebiNode(MeasuringNode):
         for place, reading in enumerate(readings):
             if reading is None:
                 continue
-            if self._start_check is not None:
-                self._start_check.add(place, reading.imu)
+            if self._at_start is not None:
+                self._at_start[place].append(reading.imu[:6])
             if reading.stamp_ns is None or not reading.is_new:
                 continue
             sensor = self.measured[place].sensor
@@ -156,25 +160,28 @@ class HebiNode(MeasuringNode):
         return joint_values(one, readings)
 
     def _command(self, message: Any) -> None:
-        fault = self.feed.commands.take(message)
-        if fault:
+        if fault := self.feed.command(message):
             self.get_logger().warning(f"command refused: {fault}", throttle_duration_sec=1.0)
 
     def _tell_changes(self) -> None:
         now_s = time.monotonic()
         for imu, module in zip(self._configuration.imus, self._modules, strict=True) if self._started else ():
             self.tell(imu, *module.state(now_s))
-        fault = self.feed.queue.new_fault()
-        if fault is not None:
-            self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
 
     def _check_start(self) -> None:
-        """Once, when all modules have answered for a moment."""
-        verdict = self._start_check.verdict(time.monotonic()) if self._start_check is not None else None
-        if verdict is None:
+        """Once, of two seconds from when all modules have answered."""
+        now_s, rows = time.monotonic(), self._at_start
+        if rows is None:
             return
-        self._start_check = None
-        faults, told = verdict
+        if math.isinf(self._check_at_s) and all(rows):
+            self._check_at_s = now_s + _LOOKS_S
+            for one in rows:
+                one.clear()
+        if now_s < self._check_at_s:
+            return
+        self._at_start = None
+        values = [np.array(one).reshape(-1, 6) for one in rows]
+        faults, told = judged(self._configuration, values, now_s - self._check_at_s + _LOOKS_S)
         for sentence in faults:
             self.get_logger().warning(sentence)
         self.get_logger().info(told)
@@ -186,10 +193,9 @@ class HebiNode(MeasuringNode):
             well, words, values = module.report(now_s)
             level = STALE if module.trouble == "silent" else OK if well else WARN
             statuses.append(self.status(module.name, level, words, values))
-        counts = {"overflow": feed.queue.overflow, "copy_faults": feed.queue.faults, **feed.commands.counts}
-        troubles = [f"{count} {name}" for name, count in counts.items() if count and name != "commands_forwarded"]
-        level = ERROR if feed.queue.faults else WARN if troubles else OK
-        self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
+        troubles = [f"{count} {name}" for name, count in feed.counts.items() if count and name not in _WELL]
+        group = self.status("group", WARN if troubles else OK, ", ".join(troubles) or "running", feed.counts)
+        self.report([*statuses, group])
 
 
 def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:
@@ -216,30 +222,6 @@ def imu_messages(channel: Channel, prefix: str, **variances: float) -> Writer:
 
 _LOOKS_S = 2.0
 _LEAST_READINGS, _MOST_READINGS = 20, 4000
-
-
-class StartCheck:
-    """Keeps what modules measure for two seconds from when all of them have answered, and judges it once."""
-
-    def __init__(self, configuration: HebiConfiguration) -> None:
-        self._configuration = configuration
-        self._values = [deque[Vector](maxlen=_MOST_READINGS) for _ in configuration.names]
-        self._since_s: float | None = None
-
-    def add(self, module: int, value: Vector) -> None:
-        """Of a module, by its place: gyro rad/s, accelerometer m/s^2, and what comes after; NaN: it has none."""
-        self._values[module].append(value[:6])
-
-    def verdict(self, now_s: float) -> tuple[list[str], str] | None:
-        """What cannot be right, and a sentence on the whole; None: it is too early."""
-        if self._since_s is None and all(self._values):
-            self._since_s = now_s
-            for rows in self._values:
-                rows.clear()
-        if self._since_s is None or now_s - self._since_s < _LOOKS_S:
-            return None
-        values = [np.array(rows).reshape(-1, 6) for rows in self._values]
-        return judged(self._configuration, values, now_s - self._since_s)
 
 
 def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: float) -> tuple[list[str], str]:
@@ -282,8 +264,9 @@ def _module_faults(configuration: HebiConfiguration, name: str, values: Matrix, 
         there = values[np.isfinite(values[:, where]).all(axis=1), where]
         if not len(there):
             yield f"{name}: its {part} tells nothing"
-        elif configuration.source != "imitation":  # which may have no noise
-            yield stuck_fault(f"{name}: its {part}", there)
+        elif configuration.source != "imitation" and len(there) > 1 and not np.ptp(there, axis=0).any():
+            # Noise makes the readings of a sensor that lives differ; an imitation may have none.
+            yield f"{name}: its {part} reads the same all the time: its chip hangs; power it off and on"
     if _may_be_judged(values):  # a robot's estimator goes by the rate about z
         upright = "where it has to be along z of a link that lies flat; mount the module so"
         gravity = "is it being moved evenly, or is its accelerometer at fault?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,11 +109,6 @@ def plausible(poses: Matrix, farthest_m: float) -> NDArray[np.bool_]:
     return found
 
 
-def printable(data: bytes) -> str:
-    """A name of a stream, as it may be said in a log: what would steer a terminal is replaced."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in data.decode("utf-8", "replace"))
-
-
 def topic_name(name: str) -> str:
     """A stream's name as part of a topic's: letters, digits and single underscores, a letter first."""
     words = re.findall(r"[A-Za-z0-9]+", name[:_LONGEST_NAME], re.ASCII)
@@ -201,6 +196,13 @@ class TruthEmulatorConfiguration:
     restart_every_s: float = non_negative(
         0.0, "the server restarts so often: its clock, or numbers, begin anew; 0: never", "s"
     )
+
+    def seen(self, poses: BodyPoses, chance: np.random.Generator) -> BodyPoses | None:
+        """Poses as they are streamed, without those that are occluded; None: the frame is not sent."""
+        tracked = poses.tracked & (chance.random(len(poses.names)) >= self.occlusion_rate)
+        if chance.random() < self.drop_rate:
+            return None
+        return replace(poses, poses=to_stream(poses.poses, self.up_axis), tracked=tracked)
 
     def faults(self) -> Iterable[str]:
         """Names that cannot be."""

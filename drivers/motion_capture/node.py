@@ -57,7 +57,6 @@ class TruthNode(DriverNode):
         channel = truth_channel("body")
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
         self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
-        self._is_settled = False
         self._transforming = self.aside("publishing /tf")
         self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
         self._client = client = client_type(chosen, self.say)
@@ -121,15 +120,8 @@ class TruthNode(DriverNode):
 
     def _report(self, client: Client) -> None:
         self._look()
-        clock, was_settled = client.device_clock, self._is_settled
-        self._is_settled = clock is not None and clock.is_settled
-        if clock is not None and self._is_settled and not was_settled:
-            stddev_us = 1e6 * clock.stddev_s
-            self.say(
-                f"stamps have a standard deviation of {stddev_us:.0f} us, but for the latency that all share", False
-            )
         self.remind(client.trouble or client.waits_for(time.monotonic()))
-        self.report(client.health.statuses(self.status, client.trouble, clock, client.figures()))
+        self.report(client.health.statuses(self.status, client.trouble, client.device_clock, client.figures()))
 
 
 class OptitrackNode(TruthNode):

@@ -240,9 +240,8 @@ class FrameStamps:
 
 
 _PRESENT_S, _MODELS_S = 1.0, 2.0
-"""How often a server is called, to hear that it is another, and asked for its models."""
+"""How often a server is called, to hear that it is another and that it goes on, and asked for its models."""
 _ECHO_S, _FIRST_ECHO_S, _FIRST_ECHOES = 0.1, 0.02, 25
-_KEEP_ALIVE_S = 1.0
 _MOST_SETS = 32
 
 
@@ -290,7 +289,7 @@ class NatNetClient:
         self._names: tuple[str, ...] = ()
         self._sets: dict[bytes, Places] = {}  # by the ids of frames, as the models were confirmed with
         self._was_changed = False
-        self._due_s = {"echo": 0.0, "alive": 0.0}
+        self._next_echo_s = 0.0
         self._heard_s = self._began_s = -1.0
         self._refused: ServerInfo | None = None
         way = f"{chosen.transport}, at {chosen.interface}"
@@ -340,23 +339,16 @@ class NatNetClient:
             self._say(self.trouble, True)
         if self._infos.is_due(now_s):
             self._sockets.send(protocol.connect())
+            if self.info is not None:
+                self._sockets.send(protocol.message(Kind.KEEP_ALIVE))
         if self.info is None:
             return
         if self._models.is_due(now_s):
             self._sockets.send(protocol.message(Kind.MODELS_REQUEST))
-        if self._is_due("alive", now_s, _KEEP_ALIVE_S):
-            self._sockets.send(protocol.message(Kind.KEEP_ALIVE))
         stamps = self.stamps
-        if stamps is not None and stamps.is_echoed:
-            often_s = _FIRST_ECHO_S if stamps.echoes < _FIRST_ECHOES else _ECHO_S
-            if self._is_due("echo", now_s, often_s):
-                self._sockets.send(protocol.echo_request(stamps.ask()))
-
-    def _is_due(self, what: str, now_s: float, period_s: float) -> bool:
-        if now_s < self._due_s[what]:
-            return False
-        self._due_s[what] = now_s + period_s
-        return True
+        if stamps is not None and stamps.is_echoed and now_s >= self._next_echo_s:
+            self._next_echo_s = now_s + (_FIRST_ECHO_S if stamps.echoes < _FIRST_ECHOES else _ECHO_S)
+            self._sockets.send(protocol.echo_request(stamps.ask()))
 
     def _take(self, data: bytes, arrived_ns: int) -> BodyPoses | None:
         kind, payload = protocol.payload(data)
@@ -426,7 +418,7 @@ class NatNetClient:
         self.stamps = FrameStamps(info, self._chosen.latency_s, self.health)
         self.health.forget_numbers()
         self._models.doubt(self._began_s)
-        self._due_s = {"echo": 0.0, "alive": 0.0}
+        self._next_echo_s = 0.0
 
     def _take_models(self, bodies: tuple[RigidBody, ...], now_s: float) -> None:
         if not self._models.take(bodies, now_s):

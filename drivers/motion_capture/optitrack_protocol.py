@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.motion_capture.bodies import printable
+from onboard_estimation.base.errors import printable
 
 COMMAND_PORT, DATA_PORT, MULTICAST_GROUP = 1510, 1511, "239.255.42.99"
 LONGEST_MESSAGE = 65_507
@@ -137,7 +137,7 @@ class Reader:
         end = self.data.find(b"\0", self.place, self.place + _LONGEST_TEXT)
         if end < 0:
             raise NatNetFault("text without an end")
-        found = printable(self.data[self.place : end])
+        found = printable(self.data[self.place : end].decode(errors="replace"))
         self.place = end + 1
         return found
 
@@ -195,7 +195,7 @@ def server_info(data: bytes) -> ServerInfo:
     """
     reader = Reader(data)
     reader.skip(NAME_BYTES)
-    name = printable(data[:NAME_BYTES].split(b"\0")[0])
+    name = printable(data[:NAME_BYTES].split(b"\0")[0].decode(errors="replace"))
     values = reader.take(APPLICATION)
     application, version = values[:4], (values[4], values[5])
     if version < (3, 0):

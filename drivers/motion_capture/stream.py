@@ -73,9 +73,10 @@ class StreamHealth:
         self._before = (0, 0)  # the number before the last, and how many were lost between
         self._step = 0
         self._suspects: list[tuple[int, int]] = []  # as the last, of frames in a row that do not follow it
-        self._repeats, self._same = CountedRepeats(), CountedRepeats(_SAME_BY_CHANCE)
+        self._repeats = CountedRepeats()
         self._is_repeating = False
         self._names: tuple[str, ...] = ()
+        self._places_m, self._stood = np.empty((0, 3)), np.empty(0, dtype=np.int64)  # of each body, for how many frames
         self._frozen: frozenset[str] = frozenset()
         self._missed = np.zeros((2, 0), dtype=np.int64)  # frames that a body was not seen in, and was frozen in
         self._since = self._missed
@@ -160,7 +161,8 @@ class StreamHealth:
         Bodies are not tracked whose pose cannot be, or has been the same for long.
         """
         if names is not self._names:
-            self._names, self._same = names, CountedRepeats(_SAME_BY_CHANCE)
+            self._names = names
+            self._places_m, self._stood = np.full((len(names), 3), np.nan), np.zeros(len(names), dtype=np.int64)
             self._missed = np.zeros((2, len(names)), dtype=np.int64)
             self._since = self._missed.copy()
         good = tracked & plausible(poses, self._farthest_m)
@@ -171,7 +173,8 @@ class StreamHealth:
             rows, poses, good = poses[kept], np.zeros((len(names), 7)), np.zeros(len(names), dtype=np.bool_)
             poses[places[kept]], good[places[kept]] = rows, True
         self._latency_s = (arrived_ns - stamp_ns) / NANOSECONDS_PER_SECOND
-        live = good & self._same.fresh_of_each(poses[:, :3])
+        self._stood = np.where((poses[:, :3] == self._places_m).all(axis=1), self._stood + 1, 0)
+        self._places_m, live = poses[:, :3].copy(), good & (self._stood <= _SAME_BY_CHANCE)
         if not live.all():
             frozen = good & ~live
             self.counts["frozen_poses"] += int(np.count_nonzero(frozen))

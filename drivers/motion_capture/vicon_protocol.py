@@ -29,9 +29,6 @@ frame rate (39)
 Source: the headers of Vicon's open DataStream SDK (CGStream). Nothing that arrives is trusted: each length has to fit
 into the block around it, and each count into what is left of its block, before anything is made of it. A block of
 another kind is skipped by its length; so is what follows in a known block after what is read of it.
-
-Packets of a stream differ in their numbers and in little else, and to take one apart costs more than all the rest: a
-packet whose bytes are those of the one before, but for its numbers, is read by where these stood (`Layout`).
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.motion_capture.bodies import printable
+from onboard_estimation.base.errors import printable
 
 PORT = 801
 
@@ -73,8 +70,8 @@ NUMBER = struct.Struct("<d")
 SEGMENT_INFO = struct.Struct("<II6f")
 SEGMENTS = np.dtype([("id", "<u4"), ("position_mm", "<f8", 3), ("rotation", "<f8", (3, 3))])
 """As they stand in a block, and of a whole frame in one array."""
+_SEGMENT_BYTES = SEGMENTS.itemsize
 
-_NUMBERS = {FRAME_INFO: "frame", HARDWARE_FRAME: "hardware_frame"}
 _LEAST_SEGMENT_INFO = SEGMENT_INFO.size + UINT.size
 _LEAST_SAMPLE = UINT.size + NUMBER.size
 
@@ -114,36 +111,6 @@ class Poses(NamedTuple):
     values: NDArray[np.void]
 
 
-class Content(NamedTuple):
-    """What a packet holds; None: nothing of that kind.
-
-    Attributes
-    ----------
-    offered
-        Kinds that the server has.
-    unchanged
-        Kinds of which the last ones hold.
-    frame, hardware_frame
-        Numbers.
-    period_s
-        Of the frames.
-    rates_hz
-        By name.
-    latency_s
-        Total of its samples.
-    """
-
-    offered: frozenset[int] | None = None
-    unchanged: frozenset[int] = frozenset()
-    frame: int | None = None
-    hardware_frame: int | None = None
-    period_s: float | None = None
-    rates_hz: dict[str, float] | None = None
-    subjects: tuple[Subject, ...] | None = None
-    latency_s: float | None = None
-    poses: Poses | None = None
-
-
 class Packets:
     """Cuts what arrives into packets.
 
@@ -175,97 +142,6 @@ class Packets:
         return found
 
 
-class Layout(NamedTuple):
-    """Where a packet's numbers stand; all of its other bytes, and what they say, are those of the packet before.
-
-    Attributes
-    ----------
-    size
-        Of the packet, bytes.
-    fixed, fixed_bytes
-        Places of the other bytes, and what is there.
-    rest
-        What they say: without numbers.
-    numbers_at, latencies_at
-        Places of numbers, by their name in `Content`, and of latencies; None: it has none.
-    ids, segments
-        Of subject and segment, and where their `SEGMENTS` stand, by subject.
-    """
-
-    size: int
-    fixed: NDArray[np.intp]
-    fixed_bytes: bytes
-    rest: Content
-    numbers_at: dict[str, int]
-    latencies_at: list[tuple[str, int]] | None
-    ids: list[tuple[int, int]]
-    segments: list[slice]
-
-    def fits(self, packet: bytes) -> bool:
-        """Whether a packet is laid out so, and may be read."""
-        if len(packet) != self.size:
-            return False
-        return np.frombuffer(packet, dtype=np.uint8)[self.fixed].tobytes() == self.fixed_bytes
-
-    def read(self, packet: bytes) -> Content:
-        """What a packet that fits holds; raises `StreamError` for a latency that cannot be."""
-        latency_s = poses = None
-        numbers = {name: UINT.unpack_from(packet, at)[0] for name, at in self.numbers_at.items()}
-        if self.latencies_at is not None:
-            latency_s = sum(_finite(packet, name, at) for name, at in self.latencies_at)
-        if self.segments:
-            values = np.frombuffer(b"".join([packet[one] for one in self.segments]), dtype=SEGMENTS)
-            poses = Poses(self.ids, values)
-        return self.rest._replace(**numbers, latency_s=latency_s, poses=poses)
-
-
-def layout_of(packet: bytes) -> Layout:
-    """That of a packet, of the kinds that are known.
-
-    Raises
-    ------
-    StreamError
-        A length or count beyond what there is, a rate that cannot be.
-    """
-    numbers_at: dict[str, int] = {}
-    latencies_at = None
-    told: dict[str, Any] = {}
-    subjects: list[Subject] = []
-    segments: list[slice] = []
-    ids: list[tuple[int, int]] = []
-    is_fixed = np.ones(len(packet), dtype=np.bool_)
-    for kind, reader in _blocks(packet):
-        if kind == GLOBAL_SEGMENTS:
-            subject_id, count = reader.take(TWO_UINTS)
-            found = reader.passed(count * SEGMENTS.itemsize)
-            segments.append(found)
-            ids += [(subject_id, one) for one in np.frombuffer(packet[found], dtype=SEGMENTS)["id"].tolist()]
-            is_fixed[found].reshape(-1, SEGMENTS.itemsize)[:, UINT.size :] = False
-        elif kind in _NUMBERS:
-            number = reader.passed(UINT.size)
-            is_fixed[number], numbers_at[_NUMBERS[kind]] = False, number.start
-        elif kind == LATENCY_INFO:
-            latencies_at = reader.named_places()
-            for _, at in latencies_at:
-                is_fixed[at : at + NUMBER.size] = False
-        elif kind == FRAME_RATE:
-            told["rates_hz"] = {name: _finite(packet, name, at) for name, at in reader.named_places()}
-        elif kind == STREAM_INFO:
-            (ticks,) = reader.take(PERIOD)  # zero where the server does not know it
-            told["period_s"] = ticks / PERIOD_TICKS_PER_S if ticks > 0 else None
-        elif kind == CONTENTS:
-            reader.uints(2)  # how many there are of each kind shows in the packet
-            told["unchanged"] = frozenset(reader.uints())
-        elif kind == SUBJECT_INFO:
-            subjects.append(reader.subject())
-        elif kind == OBJECT_ENUMS:
-            told["offered"] = frozenset(reader.uints())
-    fixed = np.flatnonzero(is_fixed)
-    others = np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes()
-    rest = Content(**told, subjects=tuple(subjects) or None)
-    return Layout(len(packet), fixed, others, rest, numbers_at, latencies_at, ids, segments)
-
-
 def block(kind: int, content: bytes) -> bytes:
     """One block."""
     return HEADER.pack(kind, len(content)) + content
@@ -282,18 +158,13 @@ def encode_answer(wanted: Iterable[int]) -> bytes:
     return block(PACKET, block(OBJECT_ENUMS, encode_uints(wanted))) + block(PACKET, block(REQUEST_FRAME, b"\x01"))
 
 
-def blocks(packet: bytes) -> list[tuple[int, bytes]]:
-    """Kind and content of each block of a packet, as a server reads its clients; raises `StreamError`."""
-    return [(kind, packet[reader.at : reader.end]) for kind, reader in _blocks(packet)]
-
-
 def decode_uints(content: bytes) -> list[int]:
     """Of object enums; raises `StreamError`."""
-    return _Reader(content, 0, len(content)).uints()
+    return _Reader(content).uints()
 
 
-def _blocks(packet: bytes) -> Iterator[tuple[int, _Reader]]:
-    """Kind of each, and what reads it."""
+def blocks(packet: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kind and content of each block of a packet; raises `StreamError`."""
     at, end = 0, len(packet)
     while at < end:
         if end - at < HEADER.size:
@@ -302,46 +173,55 @@ def _blocks(packet: bytes) -> Iterator[tuple[int, _Reader]]:
         at += HEADER.size
         if length > end - at:
             raise StreamError(f"a block of kind {kind} tells {length} bytes, and its packet has {end - at} left")
-        yield kind, _Reader(packet, at, at + length)
+        yield kind, packet[at : at + length]
         at += length
 
 
 class _Reader:
-    """Walks a block of a packet and never past its end."""
+    """Walks the content of a block and never past its end."""
 
-    def __init__(self, packet: bytes, at: int, end: int) -> None:
-        self.packet, self.at, self.end = packet, at, end
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
 
-    def passed(self, size: int, told: int = 0) -> slice:
-        """The next bytes; of more that are `told` of all have to be there."""
-        if max(size, told) > self.end - self.at:
-            raise StreamError(f"{max(size, told)} bytes are told of, and the block has {self.end - self.at} left")
-        self.at += size
-        return slice(self.at - size, self.at)
+    def bytes(self, size: int) -> bytes:
+        """The next bytes."""
+        self._check(size)
+        self._at += size
+        return self._content[self._at - size : self._at]
+
+    def _check(self, size: int) -> None:
+        if size > len(self._content) - self._at:
+            left = len(self._content) - self._at
+            raise StreamError(f"{size} bytes are told of, and the block has {left} left")
 
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
         """The next values."""
-        return layout.unpack_from(self.packet, self.passed(layout.size).start)
+        return layout.unpack(self.bytes(layout.size))
 
     def count(self, least: int) -> int:
         """Of entries of at least so many bytes each, all of which have room."""
         count = int(self.take(UINT)[0])
-        self.passed(0, count * least)
+        self._check(count * least)
         return count
 
     def text(self) -> str:
         length = self.count(1)
         if length > LONGEST_NAME:
             raise StreamError(f"a name of {length} bytes is told, more than {LONGEST_NAME}")
-        return printable(self.packet[self.passed(length)])
+        return printable(self.bytes(length).decode(errors="replace"))
 
     def uints(self, width: int = 1) -> list[int]:
         """Entries of so many u32 each, one behind the other."""
-        return list(self.take(struct.Struct(f"<{width * self.count(width * UINT.size)}I")))
+        found: list[int] = np.frombuffer(self.bytes(4 * width * self.count(4 * width)), dtype="<u4").tolist()
+        return found
 
-    def named_places(self) -> list[tuple[str, int]]:
-        """Names of numbers, and where these stand."""
-        return [(self.text(), self.passed(NUMBER.size).start) for _ in range(self.count(_LEAST_SAMPLE))]
+    def named_numbers(self) -> list[float]:
+        """Numbers, all finite, whatever their names."""
+        found = [(self.text(), *self.take(NUMBER)) for _ in range(self.count(_LEAST_SAMPLE))]
+        for name, value in found:
+            if not math.isfinite(value):
+                raise StreamError(f"{name or 'a number without a name'} is {value}")
+        return [value for _, value in found]
 
     def subject(self) -> Subject:
         (subject_id,), name = self.take(UINT), self.text()
@@ -352,16 +232,7 @@ class _Reader:
         return Subject(subject_id, name, tuple(segments))
 
 
-def _finite(packet: bytes, name: str, at: int) -> float:
-    value: float = NUMBER.unpack_from(packet, at)[0]
-    if not math.isfinite(value):
-        raise StreamError(f"{name or 'a number without a name'} is {value}")
-    return value
-
-
 # One connection's conversation with a DataStream server: what is asked, and frames of what comes, with names.
-
-_NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
 
 
 class Session:
@@ -388,12 +259,11 @@ class Session:
 
     def __init__(self) -> None:
         self._packets = Packets()
-        self._layout: Layout | None = None
         self.answer, self.is_answered = b"", False
         self._period_hz: tuple[float, ...] = ()
         self._table_hz: tuple[float, ...] = ()
         self.subjects: tuple[Subject, ...] = ()
-        self.poses: Poses = _NO_POSES
+        self.poses = Poses([], np.empty(0, dtype=SEGMENTS))
         self.latency_s: float | None = None
 
     @property
@@ -407,27 +277,47 @@ class Session:
         the same.
         """
         for packet in self._packets.feed(data):
-            if self._layout is None or not self._layout.fits(packet):
-                self._layout = layout_of(packet)
-            if (numbers := self._take(self._layout.read(packet))) is not None:
+            if (numbers := self._read(packet)) is not None:
                 yield numbers
 
-    def _take(self, content: Content) -> tuple[int, int] | None:
-        if content.offered is not None:
-            self._offer(content.offered)
-        if content.period_s is not None:
-            self._period_hz = _plausible([1.0 / content.period_s])
-        if content.rates_hz is not None:
-            self._table_hz = _plausible(content.rates_hz.values())
-        if content.subjects not in (None, self.subjects):
-            self.subjects = content.subjects
-        if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:
-            self.poses = content.poses or _NO_POSES
-        if content.latency_s is not None or LATENCY_INFO not in content.unchanged:
-            self.latency_s = content.latency_s
-        if content.frame is None:
-            return None
-        return content.frame, content.hardware_frame or content.frame
+    def _read(self, packet: bytes) -> tuple[int, int] | None:
+        numbers: dict[int, int] = {}
+        unchanged: frozenset[int] = frozenset()
+        latency_s: float | None = None
+        subjects: list[Subject] = []
+        owners: list[int] = []  # subject of each segment
+        segments: list[bytes] = []
+        for kind, content in blocks(packet):
+            reader = _Reader(content)
+            if kind == GLOBAL_SEGMENTS:
+                subject_id, count = reader.take(TWO_UINTS)
+                segments.append(reader.bytes(count * _SEGMENT_BYTES))
+                owners += count * [subject_id]
+            elif kind in (FRAME_INFO, HARDWARE_FRAME):
+                (numbers[kind],) = reader.take(UINT)
+            elif kind == LATENCY_INFO:
+                latency_s = sum(reader.named_numbers())
+            elif kind == FRAME_RATE:
+                self._table_hz = _plausible(reader.named_numbers())
+            elif kind == STREAM_INFO:
+                (ticks,) = reader.take(PERIOD)  # zero where the server does not know it
+                self._period_hz = _plausible([PERIOD_TICKS_PER_S / ticks]) if ticks > 0 else self._period_hz
+            elif kind == CONTENTS:
+                reader.uints(2)  # how many there are of each kind shows in the packet
+                unchanged = frozenset(reader.uints())
+            elif kind == SUBJECT_INFO:
+                subjects.append(reader.subject())
+            elif kind == OBJECT_ENUMS:
+                self._offer(frozenset(reader.uints()))
+        if tuple(subjects) not in ((), self.subjects):
+            self.subjects = tuple(subjects)
+        if segments or GLOBAL_SEGMENTS not in unchanged:
+            values = np.frombuffer(b"".join(segments), dtype=SEGMENTS)
+            self.poses = Poses(list(zip(owners, values["id"].tolist(), strict=True)), values)
+        if latency_s is not None or LATENCY_INFO not in unchanged:
+            self.latency_s = latency_s
+        number = numbers.get(FRAME_INFO)
+        return None if number is None else (number, numbers.get(HARDWARE_FRAME) or number)
 
     def _offer(self, offered: frozenset[int]) -> None:
         if lacking := NEEDED.keys() - offered:

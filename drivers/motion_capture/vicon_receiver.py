@@ -10,7 +10,7 @@ import numpy as np
 
 from drivers.lines import Connection
 from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses, TruthConfiguration, quaternions_of, to_world
-from drivers.motion_capture.stream import Places, StreamHealth, places_of
+from drivers.motion_capture.stream import StreamHealth, places_of
 from drivers.motion_capture.vicon_protocol import PORT, Session, StreamError, Subject, body_names
 from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -75,23 +75,12 @@ class FrameClock:
         self._latency_s, self._say = latency_s, say
         self._told: tuple[float, ...] = ()
         self.device_clock: DeviceClock | None = None
-        self._jumps = 0
         self._since: tuple[int, int] | None = None  # number and arrival that the rate is checked from
         self._contrary_hz = math.nan  # that they rose at in the piece before, against what was told
         self._told_latency_s = 0.0
         self._last_ns = 0
         self.rate_hz = math.nan
         self.implausible_latencies = 0
-
-    @property
-    def jumps(self) -> int:
-        """How often the numbers began anew: a server that restarted, a recording that was played again."""
-        return self._jumps + (self.device_clock.jumps if self.device_clock is not None else 0)
-
-    @property
-    def stddev_s(self) -> float:
-        """Of a stamp, s, but for the network's least time and what the told latency is wrong by; NaN: unknown."""
-        return self.device_clock.stddev_s if self.device_clock is not None else math.nan
 
     def tell_rates(self, rates_hz: tuple[float, ...]) -> None:
         """What the server says; the first counts, until the numbers speak against it."""
@@ -119,17 +108,11 @@ class FrameClock:
         self._last_ns = stamp_ns if rises else self._last_ns + 1
         return self._last_ns
 
-    def begin_anew(self) -> None:
-        """The numbers did: nothing of before is a measure."""
-        self._begin(self.rate_hz)
-        self._jumps += 1
-
     def reconnected(self) -> None:
         """What was between is no measure of the rate."""
         self._since, self._contrary_hz = None, math.nan
 
     def _begin(self, rate_hz: float) -> None:
-        self._jumps = self.jumps
         self.rate_hz = rate_hz
         self.reconnected()
         self.device_clock = None
@@ -196,8 +179,6 @@ class Receiver:
         self._connections = 0
         self._subjects: tuple[Subject, ...] = ()
         self._places: dict[tuple[int, int], int] = {}
-        self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
-        self._ids_places: Places = None
         self.names: tuple[str, ...] = ()
 
     @property
@@ -216,11 +197,7 @@ class Receiver:
 
     def figures(self) -> dict[str, float]:
         """For `/diagnostics`, beside its health."""
-        return {
-            "implausible_latencies": self.clock.implausible_latencies,
-            "frame_rate_hz": self.clock.rate_hz,
-            "clock_jumps": self.clock.jumps,
-        }
+        return {"implausible_latencies": self.clock.implausible_latencies, "frame_rate_hz": self.clock.rate_hz}
 
     def close(self) -> None:
         """Leave the server."""
@@ -262,7 +239,7 @@ class Receiver:
         self.connection.lose(reason)
 
     def _new_subjects(self) -> None:
-        self._subjects, self._ids = self._session.subjects, None
+        self._subjects = self._session.subjects
         names = body_names(self._session.subjects)
         listed = tuple(dict.fromkeys(names.values()))[:MOST_BODIES]
         by_name = {name: place for place, name in enumerate(listed)}
@@ -275,15 +252,12 @@ class Receiver:
     def _take(self, number: int, clock_number: int, received_ns: int) -> BodyPoses | None:
         if not self.health.follows(number, clock_number, received_ns):
             return None
-        if self.health.began_anew:
-            self.clock.begin_anew()
         stamp_ns = self.clock.stamp_ns(clock_number, self._session.latency_s, received_ns)
         if stamp_ns is None:
             self.health.counts["unstamped"] += 1
             return None
         ids, values = self._session.poses
-        if ids is not self._ids:
-            self._ids, self._ids_places = ids, places_of(ids, self._places, len(self.names))
         poses = np.concatenate((1e-3 * values["position_mm"], quaternions_of(values["rotation"])), axis=1)
         poses = to_world(poses, self._chosen.up_axis)
-        return self.health.placed(stamp_ns, received_ns, self.names, self._ids_places, poses, True)
+        places = places_of(ids, self._places, len(self.names))
+        return self.health.placed(stamp_ns, received_ns, self.names, places, poses, True)

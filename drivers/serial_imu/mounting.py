@@ -13,6 +13,7 @@ from drivers.serial_imu.readings import Scales
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, Matrix, Measurement, Vector
+from onboard_estimation.ros.transforms import AUTOMATIC
 
 _DIRECTIONS = {
     name: sign * row
@@ -103,8 +104,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class SerialImu:
-    """What is known of the device."""
+    """What is known of the device, and what the node itself wants to know."""
 
+    port: str = parameter("/dev/ttyUSB0", "serial port of the device")
+    baud: int = bounded(921600, 1200, 10_000_000, "bits a second; 115200 are too few for 840 samples")
+    raw_log: str = parameter("", "file to keep all bytes in, for `convert serial_log FILE`; empty: none")
+    frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
     mounting: Mounting = Mounting()
     expected: Expected = Expected()
     accept_clones: bool = parameter(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -17,12 +16,11 @@ from sensor_msgs.msg import Imu, Temperature
 
 from drivers.at_rest import HIGH_G, LOW_G, faults, high_g_offset, refuse_unless_still
 from drivers.lines import SerialLine
-from drivers.node import MeasuringNode, set_variances
+from drivers.node import MeasuringNode, NoRobot, set_variances
 from drivers.repeats import CountedRepeats
 from drivers.serial_imu.frames import CHIPS, CLOCK_TICK_S, CLOCK_WRAP
 from drivers.serial_imu.mounting import Mounted, SerialImu
 from drivers.serial_imu.readings import Scales, SerialReadings, short
-from onboard_estimation.base.configuration import bounded, parameter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Measurement, Vector
 from onboard_estimation.base.series import imu_channel
@@ -32,7 +30,7 @@ from onboard_estimation.pipeline.device_clock import DeviceClock, epoch_offset_n
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.message_templates import sensor_writer
 from onboard_estimation.ros.sensor_messages import header
-from onboard_estimation.ros.transforms import AUTOMATIC, resolved_prefix
+from onboard_estimation.ros.transforms import resolved_prefix
 
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
 _SHORTEST_REST_S = 0.0002
@@ -43,23 +41,13 @@ _SILENT = 2
 _RECENT = 2000
 
 
-@dataclass(frozen=True)
-class SerialImuHost:
-    """What the node itself wants to know."""
-
-    port: str = parameter("/dev/ttyUSB0", "serial port of the device")
-    baud: int = bounded(921600, 1200, 10_000_000, "bits a second; 115200 are too few for 840 samples")
-    raw_log: str = parameter("", "file to keep all bytes in, for `convert serial_log FILE`; empty: none")
-    frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
-
-
 class SerialImuNode(MeasuringNode):
     """Reads MPU-6050 and H3LIS331DL from a microcontroller; protocol: `drivers.serial_imu.frames`.
 
     Publishes `imu/low_g/data_raw` and `imu/high_g/data_raw` (Imu: stamps in host time, variances by the data sheets, an
     absent gyro marked absent), `imu/low_g/temperature` (Temperature), `/diagnostics`. Services (Trigger), of a robot at
     rest: `zero_gyro`; `align_high_g` takes off what the high-g sensor reads more than the other. A `Source`: an
-    estimator in the same process gets the readings without messages. Parameters: `SerialImu` and `SerialImuHost`.
+    estimator in the same process gets the readings without messages. Parameters: `SerialImu`.
 
     A port that is not there, taken, or lost is said once, and opened as soon as it can be. Readings of a chip that
     repeats itself or is an unknown one are left out, counted and said. A raw log that cannot be written any more ends.
@@ -74,16 +62,14 @@ class SerialImuNode(MeasuringNode):
         self._line: SerialLine | None = None
         self._log: FileIO | None = None
         super().__init__("serial_imu")
-        parameters: NodeParameters[SerialImu, SerialImuHost] = NodeParameters(self, SerialImu, SerialImuHost)
-        configuration, host = parameters.configuration, parameters.host
-        self._configuration = configuration
+        self._configuration = configuration = NodeParameters(self, NoRobot, SerialImu).host
         self._mounted = Mounted(configuration.mounting, configuration.expected)
         self._device_clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, configuration.latency_s, epoch_offset_ns)
         self._readings = SerialReadings(self._device_clock, configuration.accept_clones)
         self._repeats = {name: CountedRepeats() for name in CHANNELS}
-        self._log, self._logging = _new_file(host.raw_log), self.aside(f"raw_log {host.raw_log}")
-        self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
-        self._line = line = SerialLine(host.port, host.baud, self.say)
+        self._log, self._logging = _new_file(configuration.raw_log), self.aside(f"raw_log {configuration.raw_log}")
+        self._prefix = resolved_prefix(configuration.frame_prefix, self.get_namespace())
+        self._line = line = SerialLine(configuration.port, configuration.baud, self.say)
         for channel in CHANNELS.values():
             self.offer_readings(channel, Imu)
         self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}

@@ -154,11 +154,6 @@ class DeviceClock:
             return math.nan
         return self._line.stddev_at(self._device_s)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether five seconds went into the line."""
-        return self._line is not None and self._line.points >= 5
-
     def stamp_ns(self, ticks: int, received_ns: int) -> int | None:
         """Host time of a reading, ns since the epoch; None: its device time cannot be right.
 

@@ -16,7 +16,6 @@ from drivers.ethercat.description import find, shipped
 from drivers.ethercat.device import conversion_of, dtype_of
 from drivers.ethercat.stream import (
     MOST_FILLED,
-    Compensation,
     Decimator,
     Stream,
     Wrench,
@@ -31,9 +30,9 @@ G = 9.80665
 PERIOD_NS = 1_000_000
 
 
-def compensation(**changes: object) -> Compensation:
+def compensation(**changes: object) -> Wrench:
     chosen = {f"wrench.{name}": value for name, value in changes.items()}
-    return Compensation(load(EthercatConfiguration, None, chosen).wrench)
+    return Wrench(load(EthercatConfiguration, None, chosen).wrench, 1000.0)
 
 
 def test_weight_and_its_torque_by_hand() -> None:

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from drivers.serial_imu.frames import FrameReader, Sample, Settings, decode
 from drivers.serial_imu.mounting import Expected, SerialImu
-from drivers.serial_imu.node import SerialImuHost
 from drivers.serial_imu.readings import Scales
 from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.serial_emulator import RANGES
@@ -226,7 +225,7 @@ def test_firmware_emulator_and_configurations_are_one_robot(firmware: Modules) -
     told = (board.LOW_G_RANGE, board.GYRO_RANGE, board.HIGH_G_RANGE, board.LOW_PASS, board.RATE_HZ)
     assert told == (*RANGES.ranges, RANGES.low_pass, RANGES.rate_hz)
     assert Expected().difference(Scales(RANGES)) == ""
-    expected = load(SerialImu, resource("config/hopper_nodes.yaml"), node="serial_imu", beside=SerialImuHost).expected
+    expected = load(SerialImu, resource("config/hopper_nodes.yaml"), node="serial_imu").expected
     assert expected == Expected(robot.low_range_m_s2, robot.gyro_range_rad_s, robot.high_range_m_s2) == Expected()
     scenario = hopper_scenario()
     assert (scenario.low_g.range_m_s2, scenario.high_g.range_m_s2) == (expected.low_g_m_s2, expected.high_g_m_s2)

@@ -15,7 +15,7 @@ import yaml
 
 from drivers.hebi.feeds import HebiConfiguration, commanded_velocities
 from drivers.hebi.library import Feedback
-from drivers.hebi.log import converted, coverage, read_feedback, read_hebi_log
+from drivers.hebi.log import converted, read_feedback, read_hebi_log
 from drivers.hebi.modules import Module, Reading, checked_imu, joint_values
 from onboard_estimation.base.configuration import ConfigurationError, load
 from onboard_estimation.base.errors import UserError
@@ -235,9 +235,8 @@ def test_recorded_feedback_is_converted_to_the_sample() -> None:
     assert np.array_equal(first.values[:, 2], np.delete(expected, 40))
     assert np.abs(second.stamps_ns - (1_700_000_010_000_020_000 + 5_000_000 * np.arange(400))).max() < 1_000
     assert found.counts == {"feedbacks": 400, "modules": 2, "readings": 799, "missed": 1, "refused": 0, "repeated": 0}
-    assert "400 of 400 expected in 1.99 s (100.0 %)" in found.notes[0]
+    assert "400 in 1.99 s" in found.notes[0]
     assert "imu/module_1: 1 feedbacks without it" in found.notes[1]
-    assert coverage([5_000 * k for k in range(400) if not 100 <= k < 200]) == "300 of 400 expected in 1.99 s (75.0 %)"
     with pytest.raises(UserError, match="none with a reading"):
         converted([], Path("x.hebilog"), as_recorded=False)
     # Stamps of arrival, if asked for.

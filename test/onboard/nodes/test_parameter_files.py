@@ -12,7 +12,6 @@ from live_nodes import start
 
 from drivers.emulators.serial_imu import SerialBag, SerialFaults
 from drivers.serial_imu.mounting import SerialImu
-from drivers.serial_imu.node import SerialImuHost
 from onboard_estimation.base.configuration import describe, load
 from onboard_estimation.base.installed import resource
 from onboard_estimation.contract.robot import find_robot
@@ -22,7 +21,7 @@ from onboard_estimation.nodes.simulator import SimulatorHost
 
 OTHERS: dict[str, dict[str, tuple[type, ...]]] = {
     "salp": {},
-    "hopper": {"serial_imu": (SerialImuHost, SerialImu), "serial_imu_emulator": (SerialFaults, SerialBag)},
+    "hopper": {"serial_imu": (SerialImu,), "serial_imu_emulator": (SerialFaults, SerialBag)},
 }
 
 
