@@ -113,32 +113,40 @@ def all_sound(means: NDArray[np.float64], covariances: NDArray[np.float64]) -> b
 
 
 @njit(cache=True)
-def solve_lower(lower: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """X (n, k) with L X = B (n, k), forward substitution."""
-    n, k = right.shape
-    x = right.copy()
-    for i in range(n):
-        for c in range(k):
-            value = x[i, c]
-            for j in range(i):
-                value -= lower[i, j] * x[j, c]
-            x[i, c] = value / lower[i, i]
-    return x
+def normalised_square(root: NDArray[np.float64], innovation: NDArray[np.float64]) -> float:
+    """Innovation^T S^-1 innovation with S = L L^T, L = `root`."""
+    nis = 0.0
+    whitened = np.empty(innovation.shape[0])
+    for i in range(innovation.shape[0]):
+        rest = innovation[i]
+        for j in range(i):
+            rest -= root[i, j] * whitened[j]
+        whitened[i] = rest / root[i, i]
+        nis += whitened[i] * whitened[i]
+    return nis
 
 
 @njit(cache=True)
-def solve_lower_transposed(lower: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """X (n, k) with L^T X = B (n, k), backward substitution."""
-    n, k = right.shape
-    x = right.copy()
-    for row in range(n):
-        i = n - 1 - row
-        for c in range(k):
-            value = x[i, c]
-            for j in range(i + 1, n):
-                value -= lower[j, i] * x[j, c]
-            x[i, c] = value / lower[i, i]
-    return x
+def divide_by_square(root: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """In place, B (m, n) becomes S^-1 B with S = L L^T, L = `root`, by substitution there and back.
+
+    Of a covariance of innovation and state that is the gain, transposed.
+    """
+    m, n = right.shape
+    for i in range(m):
+        inverse = 1.0 / root[i, i]
+        for c in range(n):
+            rest = right[i, c]
+            for j in range(i):
+                rest -= root[i, j] * right[j, c]
+            right[i, c] = rest * inverse
+    for i in range(m - 1, -1, -1):
+        inverse = 1.0 / root[i, i]
+        for c in range(n):
+            rest = right[i, c]
+            for j in range(i + 1, m):
+                rest -= root[j, i] * right[j, c]
+            right[i, c] = rest * inverse
 
 
 def covariance_root(covariance: Matrix) -> Matrix:
