@@ -10,33 +10,15 @@ from onboard_estimation.base.measurement import Matrix
 
 
 class NotPositiveDefinite(ValueError):
-    """A covariance with a negative eigenvalue.
-
-    Attributes
-    ----------
-    worst_eigenvalue
-        The most negative eigenvalue; NaN where the covariance is not finite.
-    """
-
-    def __init__(self, worst_eigenvalue: float) -> None:
-        super().__init__(f"covariance is not positive semi-definite: smallest eigenvalue {worst_eigenvalue:.3g}")
-        self.worst_eigenvalue = worst_eigenvalue
-
-
-@njit(cache=True)
-def triangularise(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lower triangular L (n, n), diagonal >= 0, with L L^T = A A^T for any A (n, m)."""
-    lower = np.empty((factor.shape[0], factor.shape[0]))
-    triangularise_into(factor.copy(), lower, np.int64(0))
-    return lower
+    """A covariance that is not finite, or has a negative eigenvalue."""
 
 
 @njit(cache=True)
 def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first: int | np.int64) -> None:
-    """Into the rows of `lower` from `first` on what `triangularise` gives; `a` (n, m) is used up.
+    """Into the rows of `lower` from `first` on the triangular L (n, n), diagonal >= 0, with L L^T = A A^T.
 
-    Householder reflections on the rows of A. For the small matrices of filters this is faster than LAPACK's QR,
-    whose set-up costs more than the work.
+    `a` (n, m) is used up. Householder reflections on the rows of A. For the small matrices of filters this is faster
+    than LAPACK's QR, whose set-up costs more than the work.
     """
     n, m = a.shape
     for k in range(n):
@@ -160,12 +142,16 @@ def covariance_root(covariance: Matrix) -> Matrix:
     """
     covariance = np.asarray(covariance, dtype=np.float64)
     if not np.isfinite(covariance).all():
-        raise NotPositiveDefinite(float("nan"))
+        raise NotPositiveDefinite("covariance is not finite")
     symmetric = 0.5 * (covariance + covariance.T)
     # Unscaled, small variances would lose their digits, and their sign, beside large ones.
     scale = np.sqrt(np.abs(np.diag(symmetric)))
     scale[scale == 0.0] = 1.0
     values, vectors = np.linalg.eigh(symmetric / np.outer(scale, scale))
     if values[0] < -1e-9 * values[-1]:
-        raise NotPositiveDefinite(float(np.linalg.eigvalsh(symmetric)[0]))
-    return triangularise(np.ascontiguousarray(scale[:, None] * vectors * np.sqrt(np.clip(values, 0.0, None))))
+        worst = np.linalg.eigvalsh(symmetric)[0]
+        raise NotPositiveDefinite(f"covariance is not positive semi-definite: smallest eigenvalue {worst:.3g}")
+    factor = np.ascontiguousarray(scale[:, None] * vectors * np.sqrt(np.clip(values, 0.0, None)))
+    lower = np.empty_like(factor)
+    triangularise_into(factor, lower, np.int64(0))
+    return lower

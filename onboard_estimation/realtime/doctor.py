@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from onboard_estimation.live.session import discovery_range, domain_id, graph_no
 from onboard_estimation.realtime.machine_facts import governor, middleware, number_in
 from onboard_estimation.realtime.warmup import is_temporary
 
-EXCHANGE_S = 10.0
+EXCHANGE_S, _AFTER_S = 10.0, 1.0
 
 _FROM_AN_INSTALLATION = {
     "tf2_msgs": "nodes publish no tf, which RViz needs",
@@ -209,7 +210,7 @@ def _exchange() -> Iterator[_Found]:
     token = uuid.uuid4().hex
     topic = f"/_doctor_{os.getpid()}"
     arrived = threading.Event()
-    started = time.monotonic()
+    errors, started = "", time.monotonic()
     try:
         with graph_node("doctor") as node:
             node.create_subscription(
@@ -218,19 +219,11 @@ def _exchange() -> Iterator[_Found]:
                 lambda message: arrived.set() if message.data == token else None,
                 10,
             )
-            words = ["topic", "pub", topic, "std_msgs/msg/String", f'{{data: "{token}"}}', "--rate", "20"]
-            child = subprocess.Popen(
-                [sys.executable, "-m", "onboard_estimation", *words, "--timeout", f"{EXCHANGE_S:g}"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            try:
-                while not arrived.wait(0.05) and child.poll() is None and time.monotonic() - started < EXCHANGE_S:
-                    pass
-            finally:
-                child.kill()
-                _, errors = child.communicate()
+            words = ["topic", "pub", "--once", topic, "std_msgs/msg/String", f'{{data: "{token}"}}']
+            words = [sys.executable, "-m", "onboard_estimation", *words, "--timeout", f"{EXCHANGE_S:g}"]
+            with suppress(subprocess.TimeoutExpired):
+                errors = subprocess.run(words, capture_output=True, text=True, timeout=2.0 * EXCHANGE_S).stderr
+            arrived.wait(_AFTER_S)
     except UserError as error:
         yield "fault", str(error), "see the findings above"
         return

@@ -167,11 +167,6 @@ class MapToOdom:
         """Whether a pose that is set moves it: a height has no pose in the plane, and is set in `odom` itself."""
         return self._pose is not None
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether no pose was ever set."""
-        return not self.pose.any()
-
     def take_up_next(self) -> None:
         """The next estimate has jumped: keep the base where it is in `odom`."""
         self._waiting = self._pose is not None and self._last is not None
@@ -184,7 +179,7 @@ class MapToOdom:
         if self._waiting and self._last is not None:
             self.pose = _PLANE.plus(base, _PLANE.minus(_PLANE.origin(), self._last))
             self._waiting = False
-        if self.is_identity:
+        if not self.pose.any():  # none was ever set
             self._last = base
             return estimate
         mean = estimate.mean.copy()
