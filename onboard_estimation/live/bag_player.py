@@ -11,7 +11,6 @@ Also a node for launch files, with ROS 2 and without it: `bag_player`, with the 
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -96,16 +95,18 @@ class Player:
 
     def run(self, warn: Callable[[str], object], show: Callable[[Played], None] = lambda played: None) -> None:
         """Wait for subscribers, play, and wait until the last messages have arrived; `warn` takes the notes."""
+        from rclpy.clock import Clock, ClockType
+
         for note in self.played.notes:
             warn(note)
         known = len(self.played.notes)
-        ticking = threading.Thread(target=self._tick, name="clock", daemon=True)
-        ended = self._ended = threading.Event()
         try:
             self._wait_for_subscribers()
             self._schedule = Schedule(self._start_ns, self._stop, self.options.rate or 1.0)
             if self.options.clock_hz and self.options.rate:
-                ticking.start()
+                self._tick()
+                steady = Clock(clock_type=ClockType.STEADY_TIME)
+                self._node.create_timer(1.0 / self.options.clock_hz, self._tick, clock=steady)
             while not self._stop:
                 self._play_once(show)
                 if not self.options.loop:
@@ -113,7 +114,6 @@ class Player:
                 self._schedule.start(self._start_ns)
             self._wait_for_acknowledgements()
         finally:
-            ended.set()
             self._bag.close()
         for note in self.played.notes[known:]:
             warn(note)
@@ -244,12 +244,7 @@ class Player:
             self.played.worst_late_s = max(late_s, self.played.worst_late_s)
 
     def _tick(self) -> None:
-        """Publish bag time at a fixed rate of real time."""
-        due = time.monotonic()
-        while not self._ended.is_set():
-            self._publish_clock(self._schedule.now_ns())
-            due = max(due + 1.0 / self.options.clock_hz, time.monotonic())
-            time.sleep(max(0.0, due - time.monotonic()))
+        self._publish_clock(self._schedule.now_ns())
 
     def _publish_clock(self, bag_ns: int) -> None:
         message = interface_class("rosgraph_msgs/msg/Clock")()
