@@ -105,9 +105,6 @@ def play(
 
     Publishers are made first and found by the subscribers that are there, so that the first messages arrive.
 
-    The node `bag_player` has services: `onboard-estimation service call /bag_player/pause`, `resume`, `toggle_paused`,
-    and `play_next`, which plays the next message in a pause.
-
     `--rate 0` plays in step: each message is published when every node that subscribes has taken the one before, so
     that a node gets all messages in the bag's order, as fast as it can.
     """
@@ -117,14 +114,13 @@ def play(
     words = _ros_arguments(remap or [])
     with stop_on_signal() as stop, spun_node("bag_player", words, enable_rosout=False) as node:
         player = Player(node, bag, options, stop)
-        schedule, now_and_then = player.schedule, output.every(_PLAYED_PERIOD_S)
+        now_and_then = output.every(_PLAYED_PERIOD_S)
         with output.steps(f"playing {bag}", quiet=json) as progress:
 
             def show(played: Played) -> None:
                 if now_and_then():
-                    state = " (pause)" if schedule.paused else ""
-                    speed = f"rate {schedule.rate:.2g}" if options.rate else "in step"
-                    progress(f"{played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}{state}")
+                    speed = f"rate {options.rate:.2g}" if options.rate else "in step"
+                    progress(f"{played.latest_s:.1f} of {player.duration_s:.1f} s, {speed}")
 
             player.run(lambda note: typer.echo(f"WARNING: {note}", err=True), show)
     if json:

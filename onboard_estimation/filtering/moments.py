@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering import manifold_kernels as manifold
 from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
-from onboard_estimation.filtering.square_root import solve_lower, solve_lower_transposed
+from onboard_estimation.filtering.square_root import divide_by_square, normalised_square
 from onboard_estimation.filtering.state_space import StateSpace
 
 
@@ -47,12 +47,6 @@ def innovation_root(
 
 
 @njit(cache=True)
-def normalised_square(root: NDArray[np.float64], innovation: NDArray[np.float64]) -> float:
-    """Innovation^T S^-1 innovation with S = L L^T."""
-    return np.sum(solve_lower(root, innovation.reshape(-1, 1)) ** 2)
-
-
-@njit(cache=True)
 def joseph_update(
     covariance: NDArray[np.float64],
     observation: NDArray[np.float64],
@@ -61,8 +55,9 @@ def joseph_update(
     innovation: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Correction K nu (n,) and (I - K H) P (I - K H)^T + K R K^T (n, n)."""
-    gain = solve_lower_transposed(root, solve_lower(root, observation @ covariance)).T
-    gain = np.ascontiguousarray(gain)
+    transposed = observation @ covariance
+    divide_by_square(root, transposed)
+    gain = np.ascontiguousarray(transposed.T)
     reduced = np.eye(covariance.shape[0]) - gain @ observation
     updated = reduced @ covariance @ reduced.T + gain @ noise @ gain.T
     return gain @ innovation, 0.5 * (updated + updated.T)

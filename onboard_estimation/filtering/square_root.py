@@ -10,33 +10,15 @@ from onboard_estimation.base.measurement import Matrix
 
 
 class NotPositiveDefinite(ValueError):
-    """A covariance with a negative eigenvalue.
-
-    Attributes
-    ----------
-    worst_eigenvalue
-        The most negative eigenvalue; NaN where the covariance is not finite.
-    """
-
-    def __init__(self, worst_eigenvalue: float) -> None:
-        super().__init__(f"covariance is not positive semi-definite: smallest eigenvalue {worst_eigenvalue:.3g}")
-        self.worst_eigenvalue = worst_eigenvalue
-
-
-@njit(cache=True)
-def triangularise(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lower triangular L (n, n), diagonal >= 0, with L L^T = A A^T for any A (n, m)."""
-    lower = np.empty((factor.shape[0], factor.shape[0]))
-    triangularise_into(factor.copy(), lower, np.int64(0))
-    return lower
+    """A covariance that is not finite, or has a negative eigenvalue."""
 
 
 @njit(cache=True)
 def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first: int | np.int64) -> None:
-    """Into the rows of `lower` from `first` on what `triangularise` gives; `a` (n, m) is used up.
+    """Into the rows of `lower` from `first` on the triangular L (n, n), diagonal >= 0, with L L^T = A A^T.
 
-    Householder reflections on the rows of A. For the small matrices of filters this is faster than LAPACK's QR,
-    whose set-up costs more than the work.
+    `a` (n, m) is used up. Householder reflections on the rows of A. For the small matrices of filters this is faster
+    than LAPACK's QR, whose set-up costs more than the work.
     """
     n, m = a.shape
     for k in range(n):
@@ -113,32 +95,40 @@ def all_sound(means: NDArray[np.float64], covariances: NDArray[np.float64]) -> b
 
 
 @njit(cache=True)
-def solve_lower(lower: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """X (n, k) with L X = B (n, k), forward substitution."""
-    n, k = right.shape
-    x = right.copy()
-    for i in range(n):
-        for c in range(k):
-            value = x[i, c]
-            for j in range(i):
-                value -= lower[i, j] * x[j, c]
-            x[i, c] = value / lower[i, i]
-    return x
+def normalised_square(root: NDArray[np.float64], innovation: NDArray[np.float64]) -> float:
+    """Innovation^T S^-1 innovation with S = L L^T, L = `root`."""
+    nis = 0.0
+    whitened = np.empty(innovation.shape[0])
+    for i in range(innovation.shape[0]):
+        rest = innovation[i]
+        for j in range(i):
+            rest -= root[i, j] * whitened[j]
+        whitened[i] = rest / root[i, i]
+        nis += whitened[i] * whitened[i]
+    return nis
 
 
 @njit(cache=True)
-def solve_lower_transposed(lower: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """X (n, k) with L^T X = B (n, k), backward substitution."""
-    n, k = right.shape
-    x = right.copy()
-    for row in range(n):
-        i = n - 1 - row
-        for c in range(k):
-            value = x[i, c]
-            for j in range(i + 1, n):
-                value -= lower[j, i] * x[j, c]
-            x[i, c] = value / lower[i, i]
-    return x
+def divide_by_square(root: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """In place, B (m, n) becomes S^-1 B with S = L L^T, L = `root`, by substitution there and back.
+
+    Of a covariance of innovation and state that is the gain, transposed.
+    """
+    m, n = right.shape
+    for i in range(m):
+        inverse = 1.0 / root[i, i]
+        for c in range(n):
+            rest = right[i, c]
+            for j in range(i):
+                rest -= root[i, j] * right[j, c]
+            right[i, c] = rest * inverse
+    for i in range(m - 1, -1, -1):
+        inverse = 1.0 / root[i, i]
+        for c in range(n):
+            rest = right[i, c]
+            for j in range(i + 1, m):
+                rest -= root[j, i] * right[j, c]
+            right[i, c] = rest * inverse
 
 
 def covariance_root(covariance: Matrix) -> Matrix:
@@ -152,12 +142,16 @@ def covariance_root(covariance: Matrix) -> Matrix:
     """
     covariance = np.asarray(covariance, dtype=np.float64)
     if not np.isfinite(covariance).all():
-        raise NotPositiveDefinite(float("nan"))
+        raise NotPositiveDefinite("covariance is not finite")
     symmetric = 0.5 * (covariance + covariance.T)
     # Unscaled, small variances would lose their digits, and their sign, beside large ones.
     scale = np.sqrt(np.abs(np.diag(symmetric)))
     scale[scale == 0.0] = 1.0
     values, vectors = np.linalg.eigh(symmetric / np.outer(scale, scale))
     if values[0] < -1e-9 * values[-1]:
-        raise NotPositiveDefinite(float(np.linalg.eigvalsh(symmetric)[0]))
-    return triangularise(np.ascontiguousarray(scale[:, None] * vectors * np.sqrt(np.clip(values, 0.0, None))))
+        worst = np.linalg.eigvalsh(symmetric)[0]
+        raise NotPositiveDefinite(f"covariance is not positive semi-definite: smallest eigenvalue {worst:.3g}")
+    factor = np.ascontiguousarray(scale[:, None] * vectors * np.sqrt(np.clip(values, 0.0, None)))
+    lower = np.empty_like(factor)
+    triangularise_into(factor, lower, np.int64(0))
+    return lower

@@ -12,7 +12,7 @@ from numba import njit
 
 from onboard_estimation.filtering import manifold_kernels as manifold
 from onboard_estimation.filtering.manifold_kernels import Layout, Rows, Whole
-from onboard_estimation.filtering.square_root import triangularise_into
+from onboard_estimation.filtering.square_root import divide_by_square, normalised_square, triangularise_into
 
 MISFIT = -1.0
 
@@ -97,40 +97,6 @@ def _innovate(measured: Rows, centre: Rows, layout: Layout, innovation: Rows) ->
 
 
 @njit(cache=True)
-def _squared(root: Rows, innovation: Rows) -> float:
-    """Innovation^T S^-1 innovation with S = L L^T, L = `root`."""
-    nis = 0.0
-    whitened = np.empty(innovation.shape[0])
-    for i in range(innovation.shape[0]):
-        rest = innovation[i]
-        for j in range(i):
-            rest -= root[i, j] * whitened[j]
-        whitened[i] = rest / root[i, i]
-        nis += whitened[i] * whitened[i]
-    return nis
-
-
-@njit(cache=True)
-def _gain(root: Rows, cross: Rows) -> None:
-    """In place, the covariance (m, n) of innovation and state becomes K transposed, by substitution there and back."""
-    m, n = cross.shape
-    for i in range(m):
-        inverse = 1.0 / root[i, i]
-        for c in range(n):
-            rest = cross[i, c]
-            for j in range(i):
-                rest -= root[i, j] * cross[j, c]
-            cross[i, c] = rest * inverse
-    for i in range(m - 1, -1, -1):
-        inverse = 1.0 / root[i, i]
-        for c in range(n):
-            rest = cross[i, c]
-            for j in range(i + 1, m):
-                rest -= root[j, i] * cross[j, c]
-            cross[i, c] = rest * inverse
-
-
-@njit(cache=True)
 def _corrected_columns(before: Rows, gain: Rows, deviations: Rows, noise_root: Rows) -> Rows:
     """(n, 2n + m) whose squares sum up to the corrected covariance: X - K Y of the points, K R^1/2."""
     (m, n), count = gain.shape, deviations.shape[1]
@@ -182,12 +148,12 @@ def correct_moments(
         for j in range(m):
             columns[i, 2 * n + j] = noise_root[i, j]
     _factor(columns, 2 * n, innovation_root, np.int64(0))
-    nis = _squared(innovation_root, innovation)
+    nis = normalised_square(innovation_root, innovation)
     if not nis <= threshold:
         return nis
     gain, step = np.empty((m, n)), np.empty((n, 1))
     _cross(before, deviations, gain)
-    _gain(innovation_root, gain)
+    divide_by_square(innovation_root, gain)
     for j in range(n):
         step[j, 0] = 0.0
         for i in range(m):

@@ -5,13 +5,12 @@ the bag's order, with none lost.
 
 Also a node for launch files, with ROS 2 and without it: `bag_player`, with the parameters `bag` (path), `rate` (1.0;
 0.0: in step with the nodes that listen), `loop`, `start_offset` (s), `topics`, `exclude_topics`, `clock` (Hz, 0: no
-/clock), `start_paused`, `wait_for_subscribers` (s, 10), `wait_for_nodes` (full names). Ends with the bag.
+/clock), `wait_for_subscribers` (s, 10), `wait_for_nodes` (full names). Ends with the bag.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.live.discovery import names_of, settle, subscriptions, wait_until
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import offer_for_topic, parse_offers, publisher_profile
-from onboard_estimation.live.schedule import InStep, PlayOptions, Schedule, offer_services
+from onboard_estimation.live.schedule import InStep, PlayOptions, Schedule
 from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
 
@@ -59,7 +58,6 @@ class Played:
 
     message_count: int = 0
     topic_count: int = 0
-    rounds: int = 0
     latest_s: float = 0.0
     late_count: int = 0
     worst_late_s: float = 0.0
@@ -91,33 +89,31 @@ class Player:
         except BaseException:
             self._bag.close()
             raise
-        self.schedule = Schedule(self._start_ns, stop, options.rate or 1.0, paused=True)
-        offer_services(node, self.schedule)
         self.duration_s = self._bag.duration_s
         if self._bag.damage:
             self.played.notes.append(f"{path} is damaged: {self._bag.damage}")
 
     def run(self, warn: Callable[[str], object], show: Callable[[Played], None] = lambda played: None) -> None:
         """Wait for subscribers, play, and wait until the last messages have arrived; `warn` takes the notes."""
+        from rclpy.clock import Clock, ClockType
+
         for note in self.played.notes:
             warn(note)
         known = len(self.played.notes)
-        ticking = threading.Thread(target=self._tick, name="clock", daemon=True)
-        ended = self._ended = threading.Event()
         try:
             self._wait_for_subscribers()
+            self._schedule = Schedule(self._start_ns, self._stop, self.options.rate or 1.0)
             if self.options.clock_hz and self.options.rate:
-                ticking.start()
-            if not self.options.start_paused:
-                self.schedule.resume()
+                self._tick()
+                steady = Clock(clock_type=ClockType.STEADY_TIME)
+                self._node.create_timer(1.0 / self.options.clock_hz, self._tick, clock=steady)
             while not self._stop:
                 self._play_once(show)
-                self.played.rounds += 1
                 if not self.options.loop:
                     break
+                self._schedule.start(self._start_ns)
             self._wait_for_acknowledgements()
         finally:
-            ended.set()
             self._bag.close()
         for note in self.played.notes[known:]:
             warn(note)
@@ -204,12 +200,11 @@ class Player:
         )
 
     def _play_once(self, show: Callable[[Played], None]) -> None:
-        self.schedule.jump(self._start_ns)
         in_step = InStep(self._node) if self.options.rate == 0.0 else None
         if in_step is not None:
             in_step.meet([publisher.topic_name for publisher in self._publishers.values()])
         for message in _read_ahead(self._messages()):
-            if in_step is None and not self.schedule.wait_until(message.log_time_ns):
+            if in_step is None and not self._schedule.wait_until(message.log_time_ns):
                 return
             if self._stop:
                 return
@@ -243,18 +238,13 @@ class Player:
             yield message
 
     def _note_lateness(self, due_ns: int) -> None:
-        late_s = self.schedule.late_s(due_ns)
+        late_s = self._schedule.late_s(due_ns)
         if late_s > _LATE_S:
             self.played.late_count += 1
             self.played.worst_late_s = max(late_s, self.played.worst_late_s)
 
     def _tick(self) -> None:
-        """Publish bag time at a fixed rate of real time, also in a pause."""
-        due = time.monotonic()
-        while not self._ended.is_set():
-            self._publish_clock(self.schedule.now_ns())
-            due = max(due + 1.0 / self.options.clock_hz, time.monotonic())
-            time.sleep(max(0.0, due - time.monotonic()))
+        self._publish_clock(self._schedule.now_ns())
 
     def _publish_clock(self, bag_ns: int) -> None:
         message = interface_class("rosgraph_msgs/msg/Clock")()

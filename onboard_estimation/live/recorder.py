@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rosbags.typesys import get_types_from_msg
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from onboard_estimation.bags.writing import BagWriter, standard_definition
 from onboard_estimation.base.errors import UserError
@@ -33,9 +33,7 @@ _SEARCH_PERIOD_S = 0.1
 _WRITE_PERIOD_S = 0.02
 _ROUND_S = 0.005
 _DRAINED_S = 2.0
-_TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Za-z]\w*)", re.ASCII)
-_SEPARATOR = "=" * 80
-_MOST_TYPES = 200
+_TYPE = re.compile(r"[a-z][a-z0-9_]*/msg/[A-Za-z]\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -268,43 +266,26 @@ def definition(message_type: str) -> tuple[str, str | None]:
     """
     with suppress(ValueError):
         return standard_definition(message_type)
-    texts: dict[str, str] = {}
-    waiting = [message_type]
-    while waiting:
-        name = waiting.pop(0)
-        if name in texts:
-            continue
-        text = _installed(name)
-        if text is None or len(texts) >= _MOST_TYPES:
-            return "", None
-        texts[name] = text
-        waiting += _parts(name, text)
-    own = texts.pop(message_type)
-    short = {name: name.replace("/msg/", "/") for name in texts}
-    return "\n".join([own, *(f"{_SEPARATOR}\nMSG: {short[name]}\n{text}" for name, text in texts.items())]), None
+    store, waiting = get_typestore(Stores.ROS2_JAZZY), [message_type]
+    found: dict[str, Any] = {}
+    try:
+        while waiting:
+            name = waiting.pop()
+            if name not in found and name not in store.fielddefs:
+                found |= get_types_from_msg(_installed(name), name)
+                waiting += _TYPE.findall(repr(found[name]))
+        store.register(found)
+        return store.generate_msgdef(message_type, ros_version=2)[0], None
+    except Exception:  # no such file, or whatever the parser makes of a text that it does not understand
+        return "", None
 
 
-def _installed(message_type: str) -> str | None:
+def _installed(message_type: str) -> str:
     """The `.msg` file of a package that ament knows."""
-    parts = _TYPE.fullmatch(message_type)
-    if parts is None:
-        return None
-    try:
-        from ament_index_python.packages import get_package_share_directory
+    from ament_index_python.packages import get_package_share_directory
 
-        file = Path(get_package_share_directory(parts[1])) / "msg" / f"{parts[2]}.msg"
-        return file.read_text("utf-8")
-    except (ImportError, LookupError, OSError, UnicodeDecodeError):
-        return None
-
-
-def _parts(name: str, text: str) -> list[str]:
-    """Names of the types of a definition's fields."""
-    try:
-        found = get_types_from_msg(text, name)
-    except Exception:  # whatever the parser makes of a text that it does not understand
-        return []
-    return sorted(set(re.findall(r"[a-z][a-z0-9_]*/msg/[A-Za-z]\w*", repr(found[name][1]))))
+    package, _, name = message_type.split("/")
+    return (Path(get_package_share_directory(package)) / "msg" / f"{name}.msg").read_text("utf-8")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,22 +1,20 @@
 """How a bag is played, and when each message is due: as bag time runs, or when all that listen have taken the last.
 
-Bag time runs at a rate, stands still in a pause, can be moved. Due times are computed from one fixed point, not from
-the message before, so that lateness does not add up.
+Bag time runs at a rate. Due times are computed from one fixed point, not from the message before, so that lateness does
+not add up.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.judging.options import option
 from onboard_estimation.live.discovery import absolute, names_of, subscriptions
-from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.signals import StopRequest
 
 _SPIN_S = 60e-6
@@ -47,8 +45,6 @@ class PlayOptions:
         Play only this topic; may be repeated.
 
         Full names; none: all that can be played.
-    start_paused
-        Start in a pause.
     wait_for_subscribers_s
         Wait up to S seconds for a first subscriber.
     clock_hz
@@ -64,7 +60,6 @@ class PlayOptions:
     loop: bool = option(False, other_flags=("-l",))
     start_offset_s: float = option(0.0, metavar="S")
     topics: tuple[str, ...] = option((), metavar="TOPIC")
-    start_paused: bool = option(False, other_flags=("-p",))
     wait_for_subscribers_s: float = option(0.0, metavar="S")
     clock_hz: float = 0.0
     exclude_topics: tuple[str, ...] = ()
@@ -80,124 +75,50 @@ class PlayOptions:
         for name, (value, least, most) in limits.items():
             if not least <= value <= most:
                 raise UserError(f"{name} {value:g}: must be from {least:g} to {most:g}")
-        if self.start_paused and self.rate == 0.0:
-            raise UserError("rate 0 plays in step with the nodes that listen and cannot start paused")
         for name in ("topics", "exclude_topics", "wait_for_nodes"):
             object.__setattr__(self, name, tuple(absolute(topic) for topic in getattr(self, name)))
 
 
 class Schedule:
-    """Bag time against real time. Methods may be called from any thread.
+    """Bag time against real time; any thread may ask for it.
 
     Parameters
     ----------
     start_ns
-        Bag time to start at, nanoseconds.
+        Bag time of now, nanoseconds.
     rate
         Seconds of the bag per second; above 0.
-    paused
-        Whether bag time stands still.
     """
 
-    def __init__(self, start_ns: int, stop: StopRequest, rate: float = 1.0, paused: bool = False) -> None:
-        self.rate, self.paused = rate, paused
-        self._changed = threading.Condition()
-        self._stop = stop
-        self._bag_ns = start_ns
-        self._real_ns = time.monotonic_ns()
-        self._steps = 0
+    def __init__(self, start_ns: int, stop: StopRequest, rate: float = 1.0) -> None:
+        self._stop, self._rate = stop, rate
+        self.start(start_ns)
+
+    def start(self, bag_ns: int) -> None:
+        """Let that bag time be now, when a bag starts, maybe anew."""
+        self._began_ns = bag_ns, time.monotonic_ns()
 
     def now_ns(self) -> int:
         """Bag time, nanoseconds."""
-        with self._changed:
-            return self._now_ns()
+        bag_ns, real_ns = self._began_ns
+        return bag_ns + int((time.monotonic_ns() - real_ns) * self._rate)
 
-    def pause(self) -> None:
-        """Let bag time stand still."""
-        with self._moved():
-            self.paused = True
-
-    def resume(self) -> None:
-        """Let bag time run."""
-        with self._moved():
-            self.paused, self._steps = False, 0
-
-    def toggle_paused(self) -> None:
-        """Pause, or go on."""
-        (self.resume if self.paused else self.pause)()
-
-    def step(self) -> bool:
-        """In a pause, let one message through; whether it is a pause."""
-        with self._changed:
-            if self.paused:
-                self._steps += 1
-                self._changed.notify_all()
-            return self.paused
-
-    def jump(self, bag_ns: int) -> None:
-        """Set bag time, when a bag starts anew."""
-        with self._moved():
-            self._fix(bag_ns)
+    def late_s(self, bag_ns: int) -> float:
+        """How long ago, in real time, that bag time was due; seconds."""
+        return (self.now_ns() - bag_ns) / (self._rate * 1e9)
 
     def wait_until(self, bag_ns: int) -> bool:
-        """Return when that bag time has come, or a step is made; False: a stop is requested."""
+        """Return when that bag time has come; False: a stop is requested."""
         while not self._stop:
-            with self._changed:
-                if self.paused:
-                    if self._steps:
-                        self._steps -= 1
-                        self._fix(bag_ns)
-                        return True
-                    self._changed.wait(_LONGEST_WAIT_S)
-                    continue
-                left_s = (bag_ns - self._now_ns()) / (self.rate * 1e9)
-                if left_s > _SPIN_S:
-                    self._changed.wait(min(left_s - _SPIN_S, _LONGEST_WAIT_S))
-                    continue
+            left_s = -self.late_s(bag_ns)
+            if left_s > _SPIN_S:
+                time.sleep(min(left_s - _SPIN_S, _LONGEST_WAIT_S))
+                continue
             deadline = time.perf_counter() + left_s
             while time.perf_counter() < deadline:
                 pass
             return True
         return False
-
-    def late_s(self, bag_ns: int) -> float:
-        """How long ago, in real time, that bag time was due; seconds."""
-        with self._changed:
-            return 0.0 if self.paused else (self._now_ns() - bag_ns) / (self.rate * 1e9)
-
-    def _now_ns(self) -> int:
-        if self.paused:
-            return self._bag_ns
-        return self._bag_ns + int((time.monotonic_ns() - self._real_ns) * self.rate)
-
-    def _fix(self, bag_ns: int) -> None:
-        self._bag_ns, self._real_ns = bag_ns, time.monotonic_ns()
-
-    @contextmanager
-    def _moved(self) -> Iterator[None]:
-        """Whatever changes from now on; who waits looks anew."""
-        with self._changed:
-            self._fix(self._now_ns())
-            yield
-            self._changed.notify_all()
-
-
-def offer_services(node: Any, schedule: Schedule) -> None:
-    """Create `~/pause`, `~/resume`, `~/toggle_paused` and `~/play_next` on a player's node.
-
-    `std_srvs/Trigger` under the names of rosbag2's: its own types come with a whole ROS 2 only.
-    """
-
-    def answering(action: Callable[[], Any]) -> Callable[[Any, Any], Any]:
-        def answer(request: Any, response: Any) -> Any:
-            response.success = action() is not False
-            return response
-
-        return answer
-
-    actions = (schedule.pause, schedule.resume, schedule.toggle_paused)
-    for name, action in {**{one.__name__: one for one in actions}, "play_next": schedule.step}.items():
-        node.create_service(interface_class("std_srvs/srv/Trigger"), f"~/{name}", answering(action))
 
 
 class InStep:

@@ -197,11 +197,11 @@ class EstimatorNode(ArrivalsNode):
             self._start.subscribe(self, self._begin)
 
     def leave_to_source(self, topics: Collection[str]) -> Collection[str]:
-        """What a source in the same process measures comes to `take`; see `Taker`."""
+        """What a source in the same process measures comes to `take`; see `connect`."""
         return self._arrivals.leave(topics)
 
     def take(self, readings: Sequence[Measurement]) -> float:
-        """Filter what a source in this process has measured, with the messages that are there by now; see `Taker`."""
+        """Filter what a source in this process has measured, with the messages that are there by now; see `connect`."""
         return self._take(self._arrivals.joined(readings))
 
     def _take(self, readings: Sequence[Measurement]) -> float:

@@ -156,24 +156,14 @@ class Source(Protocol):
         """Hand the readings of these topics to `take`, in a callback of the node."""
 
 
-@runtime_checkable
-class Taker(Protocol):
-    """A node that takes readings: an estimator."""
-
-    def take(self, readings: Sequence[Measurement]) -> float:
-        """See `Take`."""
-
-    def leave_to_source(self, topics: Collection[str]) -> Collection[str]:
-        """Listen to these topics no longer; those that it listened to."""
-
-
 def connect(nodes: Iterable[Any]) -> None:
     """Let each estimator take from the sources of its namespace what they measure; all else comes as messages.
 
-    Two estimators in one namespace are one too many: the first is served, the other goes on by messages.
+    An estimator has `take`, see `Take`, and `leave_to_source`, which listens to topics no longer and gives those it
+    listened to. Two estimators in one namespace are one too many: the first is served, the other goes on by messages.
     """
     nodes = list(nodes)
-    takers: dict[str, Any] = {one.get_namespace(): one for one in reversed(nodes) if isinstance(one, Taker)}  # type: ignore[attr-defined]
+    takers = {one.get_namespace(): one for one in reversed(nodes) if hasattr(one, "leave_to_source")}
     for source in nodes:
         namespace, name, is_source = source.get_namespace(), source.get_name(), isinstance(source, Source)
         if is_source and namespace in takers:

@@ -7,34 +7,19 @@ with the reason.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import rclpy.clock
-from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.clock import ClockType
 from rclpy.node import Node
 
-from onboard_estimation.base.configuration import (
-    LARGEST_INTEGER,
-    SMALLEST_INTEGER,
-    ConfigurationError,
-    Parameter,
-    describe,
-    is_ros_own,
-    load,
-)
+from onboard_estimation.base.configuration import ConfigurationError, Parameter, describe, is_ros_own, load
 from onboard_estimation.base.errors import UserError
 
 C = TypeVar("C")
 H = TypeVar("H")
-_LARGEST = sys.float_info.max
-_RANGES = {
-    "float": (FloatingPointRange, "floating_point_range", -_LARGEST, _LARGEST),
-    "int": (IntegerRange, "integer_range", SMALLEST_INTEGER, LARGEST_INTEGER),
-}
-"""By type of a parameter: what tells its bounds, in which field of a descriptor, and the bounds that are none."""
 
 
 class SteadyNode(Node):
@@ -151,12 +136,6 @@ class NodeParameters(Generic[C, H]):
         unit = f" [{row.unit}]" if row.unit else ""
         constraints = row.allowed if self.may_change(row.name) else f"{row.allowed}; fixed while the node runs"
         # Any type passes rclpy's own check, so that ours can list all faults at once, and say what is allowed.
-        descriptor = ParameterDescriptor(
+        return ParameterDescriptor(
             name=row.name, description=row.doc + unit, additional_constraints=constraints, dynamic_typing=True
         )
-        if row.type_name in _RANGES and (row.minimum is not None or row.maximum is not None):
-            kind, field, least, most = _RANGES[row.type_name]
-            start = least if row.minimum is None else row.scalar(row.minimum)
-            stop = most if row.maximum is None else row.scalar(row.maximum)
-            setattr(descriptor, field, [kind(from_value=start, to_value=stop, step=row.scalar(0))])
-        return descriptor

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -294,15 +294,11 @@ class GuardedFilter:
             return None
         if not scanned.found or scanned.found[-1][0] is None:
             return None
-        counts: dict[str, int] = {}
-        for measurement, (_, events) in zip(measurements, scanned.found, strict=False):
-            counts[measurement.sensor] = counts.get(measurement.sensor, 0) + 1
+        for _, events in scanned.found:
             self.seen.extend(events)
-        use = dict(kept.use)
-        for sensor, count in counts.items():
-            before = use.get(sensor, _UNUSED)
-            use[sensor] = UseCounters(before.used + count, *before[1:])
-        after = kept._replace(state=scanned.state, use=use, is_checked=True, broke_down=False)
+        for sensor, count in Counter(one.sensor for one in measurements[: len(scanned.found)]).items():
+            kept = kept.counted(sensor, used=count)
+        after = kept._replace(state=scanned.state, is_checked=True, broke_down=False)
         return scanned._replace(state=after)
 
     def _waiting(self, kept: Kept, measurement: Measurement) -> Kept:

@@ -123,7 +123,7 @@ class Pipeline:
 
         Faster where the estimator is a `Scanner`.
         """
-        passed = self._check.all_that_pass(list(measurements), self._tell)
+        passed = [one for one in measurements if self._check.passes(one.sensor, one.value, self._tell)]
         if self._guarded.scans:
             estimates = self._buffer.add_all(passed)
         else:

@@ -15,13 +15,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import IMU_PARTS, Channel, Limit, Matrix, Measurement, Vector
+from onboard_estimation.base.measurement import IMU_PARTS, Channel, Limit, Matrix, Vector
 
 RANGE_MARGIN = 0.05
 """Share by which a reading may exceed its range: sensors saturate a little late, and are calibrated after that."""
 LARGEST_VALUE = 1e9
 """No quantity that a robot measures is larger, in SI units; holds where a channel states no limit of its own."""
-_MOST_REMEMBERED = 100
 
 ABSENT = "element 0 of its covariance is -1, or all of it is NaN"
 """How a message says that it lacks a part."""
@@ -50,7 +49,6 @@ class ReadingCheck:
         self.incomplete: dict[str, int] = {}
         self._channels = {channel.sensor: channel for channel in channels}
         self._of_one: dict[tuple[str, int], _Expected] = {}
-        self._of_several: dict[tuple[tuple[str, int], ...], _Expected] = {}
 
     def passes(self, sensor: str, value: Vector, tell: Callable[[str], None]) -> bool:
         """Whether a reading (d,) is one; `tell` takes the sentence on the first of a sensor that is none."""
@@ -60,23 +58,6 @@ class ReadingCheck:
         for _, sentence in said:
             tell(sentence)
         return not len(rows)
-
-    def all_that_pass(self, readings: list[Measurement], tell: Callable[[str], None]) -> list[Measurement]:
-        """Those of several readings that pass, see `passes`."""
-        if not readings:
-            return readings
-        # Sensors take turns: readings that arrive together are soon of the same sensors as some before.
-        key = tuple([(one.sensor, len(one.value)) for one in readings])
-        expected = self._of_several.get(key)
-        if expected is None:
-            if len(self._of_several) == _MOST_REMEMBERED:
-                self._of_several.clear()
-            one_by_one = [self._expected(*one) for one in key]
-            expected = _Expected._make(np.concatenate(rows) for rows in zip(*one_by_one, strict=True))
-            self._of_several[key] = expected
-        if not _faults(np.concatenate([one.value for one in readings]), *expected):
-            return readings
-        return [one for one in readings if self.passes(one.sensor, one.value, tell)]
 
     def refused(self, sensor: str, values: Matrix) -> tuple[NDArray[np.intp], list[tuple[int, str]]]:
         """Rows that are refused of all readings (K, d) of a sensor, and sentences with the rows that they are about.

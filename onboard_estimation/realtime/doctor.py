@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,16 +24,15 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kernel_cache import NUMBA_VARIABLE, OVERRIDE_VARIABLE
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import discovery_range, domain_id, graph_node
-from onboard_estimation.realtime.machine_facts import field_of, governor, middleware, number_in, text_of
+from onboard_estimation.realtime.machine_facts import governor, middleware, number_in
 from onboard_estimation.realtime.warmup import is_temporary
 
-EXCHANGE_S = 10.0
+EXCHANGE_S, _AFTER_S = 10.0, 1.0
 
 _FROM_AN_INSTALLATION = {
     "tf2_msgs": "nodes publish no tf, which RViz needs",
     "launch": "launch files run by `onboard-estimation launch`",
 }
-_CAP_SYS_NICE = 23
 _TIME_ERROR = 5
 _LOW_BYTES, _VERY_LOW_BYTES = 5 * 10**9, 10**8
 _HIGHEST_LINUX_DOMAIN = 101
@@ -140,35 +139,11 @@ def _synchronisation() -> Iterator[_Found]:
         yield "ok", "synchronised"
 
 
-def _serial_ports() -> Iterator[_Found]:
-    ports = sorted(port for pattern in ("ttyUSB*", "ttyACM*", "ttyAMA*") for port in Path("/dev").glob(pattern))
-    if not ports:
-        yield "ok", "none connected"
-    for port in ports:
-        if os.access(port, os.R_OK | os.W_OK):
-            yield "ok", f"{port}"
-        else:
-            repair = "sudo usermod -aG dialout $USER, then log in anew"
-            yield "fault", f"{port} may not be opened by this user", repair
-
-
 def _governor() -> Iterator[_Found]:
     found = governor()
     text = f"governor {found}" if found else "not set by this system (virtual machine, or fixed)"
     slow, repair = ": latencies are longer while the CPU is slow", "sudo cpupower frequency-set -g performance"
     yield _graded(text, well=found in ("", "performance"), otherwise=slow, repair=repair)
-
-
-def _priority() -> Iterator[_Found]:
-    effective = int(field_of(text_of(Path("/proc/self/status")), "CapEff") or "0", 16)
-    limit, _ = resource.getrlimit(resource.RLIMIT_RTPRIO)
-    if effective >> _CAP_SYS_NICE & 1:
-        yield "ok", "allowed (CAP_SYS_NICE)"
-    elif limit != 0:
-        yield "ok", f"allowed up to {'any' if limit < 0 else limit} (rtprio)"
-    else:
-        repair = "a line `<user> - rtprio 80` in /etc/security/limits.d/realtime.conf, then log in anew"
-        yield "note", "not allowed; only drivers with cycles of 1 ms need it", repair
 
 
 def _runtime() -> Iterator[_Found]:
@@ -235,7 +210,7 @@ def _exchange() -> Iterator[_Found]:
     token = uuid.uuid4().hex
     topic = f"/_doctor_{os.getpid()}"
     arrived = threading.Event()
-    started = time.monotonic()
+    errors, started = "", time.monotonic()
     try:
         with graph_node("doctor") as node:
             node.create_subscription(
@@ -244,19 +219,11 @@ def _exchange() -> Iterator[_Found]:
                 lambda message: arrived.set() if message.data == token else None,
                 10,
             )
-            words = ["topic", "pub", topic, "std_msgs/msg/String", f'{{data: "{token}"}}', "--rate", "20"]
-            child = subprocess.Popen(
-                [sys.executable, "-m", "onboard_estimation", *words, "--timeout", f"{EXCHANGE_S:g}"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            try:
-                while not arrived.wait(0.05) and child.poll() is None and time.monotonic() - started < EXCHANGE_S:
-                    pass
-            finally:
-                child.kill()
-                _, errors = child.communicate()
+            words = ["topic", "pub", "--once", topic, "std_msgs/msg/String", f'{{data: "{token}"}}']
+            words = [sys.executable, "-m", "onboard_estimation", *words, "--timeout", f"{EXCHANGE_S:g}"]
+            with suppress(subprocess.TimeoutExpired):
+                errors = subprocess.run(words, capture_output=True, text=True, timeout=2.0 * EXCHANGE_S).stderr
+            arrived.wait(_AFTER_S)
     except UserError as error:
         yield "fault", str(error), "see the findings above"
         return
@@ -275,9 +242,7 @@ _LOOKS: dict[str, Callable[[], Iterator[_Found]]] = {
     "kernel cache": _cache,
     "disk": _space,
     "clock": _synchronisation,
-    "serial ports": _serial_ports,
     "CPU frequency": _governor,
-    "real-time priority": _priority,
     "ROS 2": _runtime,
     "DDS": _middleware,
     **{name: partial(_package, name) for name in _FROM_AN_INSTALLATION},

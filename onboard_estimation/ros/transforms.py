@@ -19,13 +19,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.measurement import Estimate, Vector
-from onboard_estimation.filtering.manifold_kernels import SE2, SO3
+from onboard_estimation.filtering.manifold_kernels import SE2, SO3, rotation_matrix
 from onboard_estimation.filtering.planar import HEIGHT, is_vertical, planar_poses, point_dimension
-from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.filtering.state_space import StateSpace, se2, so3
 from onboard_estimation.ros.sensor_messages import New, axes, header
 
 WORLD, MAP, ODOM, BASE = "world", "map", "odom", "base_link"
 TRUTH = "truth/"
+
+_PLANE, _TURNS = StateSpace(se2("pose")), StateSpace(so3("attitude"))
 
 Bodies = Mapping[str, NDArray[np.float64]]
 
@@ -110,33 +112,22 @@ def _planar(pose: Vector) -> Vector:
 
 def from_roll_pitch_yaw(values: Sequence[float]) -> Vector:
     """The pose of x, y, z (m), roll, pitch, yaw (rad): turns about the fixed x, y and z axes, in this order."""
-    place, turn = values[:3], np.array([0.0, 0.0, 0.0, 1.0])
-    for axis, angle in zip(np.eye(3), values[3:], strict=True):
-        turn = _product(np.append(np.sin(0.5 * angle) * axis, np.cos(0.5 * angle)), turn)
-    return np.concatenate([place, turn])
+    turn = _TURNS.origin()
+    for axis in (2, 1, 0):
+        turn = _TURNS.plus(turn, values[3 + axis] * np.eye(3)[axis])
+    return np.concatenate([values[:3], turn])
 
 
 def relative(parent: Vector, child: Vector) -> Vector:
     """Pose of `child` in the frame `parent`, both given in one frame."""
-    inverse = parent[3:] * [-1.0, -1.0, -1.0, 1.0]
-    return np.concatenate([_turned(inverse, child[:3] - parent[:3]), _product(inverse, child[3:])])
+    turn = _TURNS.plus(_TURNS.origin(), _TURNS.minus(child[3:], parent[3:]))
+    return np.concatenate([(child[:3] - parent[:3]) @ rotation_matrix(*parent[3:]), turn])
 
 
 def composed(first: Vector, second: Vector) -> Vector:
     """The pose `second`, given in the frame `first`, in the frame of `first`."""
-    return np.concatenate([first[:3] + _turned(first[3:], second[:3]), _product(first[3:], second[3:])])
-
-
-def _turned(quaternion: Vector, vector: Vector) -> Vector:
-    axis, w = quaternion[:3], quaternion[3]
-    double = 2.0 * np.cross(axis, vector)
-    return np.asarray(vector + w * double + np.cross(axis, double), dtype=np.float64)
-
-
-def _product(first: Vector, second: Vector) -> Vector:
-    """Quaternion product."""
-    (axis, w), (other, d) = (first[:3], first[3]), (second[:3], second[3])
-    return np.append(w * other + d * axis + np.cross(axis, other), w * d - axis @ other)
+    turn = _TURNS.plus(first[3:], _TURNS.minus(second[3:], _TURNS.origin()))
+    return np.concatenate([first[:3] + rotation_matrix(*first[3:]) @ second[:3], turn])
 
 
 # Names of a robot's frames, and the transform from `map` to `odom` that takes up what is set from outside.
@@ -176,11 +167,6 @@ class MapToOdom:
         """Whether a pose that is set moves it: a height has no pose in the plane, and is set in `odom` itself."""
         return self._pose is not None
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether no pose was ever set."""
-        return not self.pose.any()
-
     def take_up_next(self) -> None:
         """The next estimate has jumped: keep the base where it is in `odom`."""
         self._waiting = self._pose is not None and self._last is not None
@@ -191,24 +177,11 @@ class MapToOdom:
             return estimate
         base = estimate.mean[self._pose]
         if self._waiting and self._last is not None:
-            self.pose = _compose(base, _inverse(self._last))
+            self.pose = _PLANE.plus(base, _PLANE.minus(_PLANE.origin(), self._last))
             self._waiting = False
-        if self.is_identity:
+        if not self.pose.any():  # none was ever set
             self._last = base
             return estimate
         mean = estimate.mean.copy()
-        mean[self._pose] = self._last = _compose(_inverse(self.pose), base)
+        mean[self._pose] = self._last = _PLANE.plus(_PLANE.origin(), _PLANE.minus(base, self.pose))
         return replace(estimate, mean=mean)
-
-
-def _compose(first: Vector, second: Vector) -> Vector:
-    """Planar pose `second`, given in the frame `first`."""
-    cosine, sine = np.cos(first[2]), np.sin(first[2])
-    (x, y), (ahead, aside), heading = first[:2], second[:2], first[2] + second[2]
-    place = x + cosine * ahead - sine * aside, y + sine * ahead + cosine * aside
-    return np.array([*place, np.arctan2(np.sin(heading), np.cos(heading))])
-
-
-def _inverse(pose: Vector) -> Vector:
-    cosine, sine = np.cos(pose[2]), np.sin(pose[2])
-    return np.array([-cosine * pose[0] - sine * pose[1], sine * pose[0] - cosine * pose[1], -pose[2]])

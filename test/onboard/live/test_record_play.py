@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from live_nodes import COUNTER, LONGEST_WAIT_S, REPORT, SPIN, heard_by, running, start, stop
 from rosbags.interfaces import Qos, QosDurability, QosTime
+from rosbags.typesys import get_types_from_msg
 
 from onboard_estimation.bags.bag import RawMessage, open_bag
 from onboard_estimation.bags.files import NEVER, offer
@@ -29,11 +30,12 @@ from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.live import qos
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.live.recorder import Recorder, Selection
+from onboard_estimation.live.recorder import Recorder, Selection, definition
 from onboard_estimation.live.schedule import PlayOptions
 from onboard_estimation.live.session import graph_node, ros_context, spin_beside
 from onboard_estimation.live.signals import StopRequest
 
+TIME = "builtin_interfaces/msg/Time"
 TRANSFORM = "geometry_msgs/msg/TransformStamped"
 """The wheels of ROS 2 have no tf2_msgs."""
 START_NS = 1_700_000_000 * 10**9
@@ -241,8 +243,8 @@ def test_rate_zero_loses_nothing_and_keeps_the_order(ros_domain: int, tmp_path: 
 
 
 @pytest.mark.live
-def test_pause_steps_and_clock(ros_domain: int, tmp_path: Path) -> None:
-    """The player's services; /clock stands still in a pause, at the bag's time."""
+def test_the_clock_tells_the_bags_time(ros_domain: int, tmp_path: Path) -> None:
+    """Under another name, at half the rate."""
     source = bag_of(tmp_path / "source", count=100, topics=1)
     heard: list[int] = []
     clock: list[int] = []
@@ -254,30 +256,13 @@ def test_pause_steps_and_clock(ros_domain: int, tmp_path: Path) -> None:
             lambda it: clock.append(it.clock.sec * 10**9 + it.clock.nanosec),
             qos.matching([], 10),
         )
-        player = subprocess.Popen(
-            [*MODULE, "play", str(source), "--start-paused", "--clock", "--remap", "/imu_0:=/moved"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            kind = interface_class("std_srvs/srv/Trigger")
-            play_next, resume = (node.create_client(kind, f"/bag_player/{name}") for name in ("play_next", "resume"))
-            assert play_next.wait_for_service(timeout_sec=LONGEST_WAIT_S)
-            wait_for(lambda: clock, "no /clock")
-            assert set(clock) == {START_NS}
-            for steps in ([0], [0, 1]):
-                play_next.call_async(kind.Request())
-                wait_for(lambda steps=steps: heard == steps, f"{len(steps)} steps: {heard}")
-            wait_for(lambda: clock[-1] == START_NS + 2_000_000, "the clock does not follow a step")
-            resume.call_async(kind.Request())
-            wait_for(lambda: heard == list(range(100)), f"the rest: {heard}")
-            out, errors = player.communicate(timeout=LONGEST_WAIT_S)
-        finally:
-            stop(player, signal.SIGKILL)
-    assert player.returncode == 0, errors
+        player = start("play", source, "--clock", "--rate", "0.5", "--remap", "/imu_0:=/moved", *PATIENTLY)
+        out, errors = player.communicate(timeout=LONGEST_WAIT_S)
+        wait_for(lambda: heard == list(range(100)), f"not all is heard: {heard}")
+    assert (player.returncode, errors) == (0, "")
     assert "101 messages on 2 topics played" in out
     assert clock == sorted(clock)
+    assert START_NS <= clock[0] < clock[-1]
 
 
 # Selection.
@@ -342,6 +327,32 @@ def test_growing_bag_of_a_type_that_nobody_defines(tmp_path: Path) -> None:
     bag.write_serialized("/a", "ours/msg/Thing", START_NS, b"\x00\x01\x00\x00data", START_NS - 5)
     bag.close()
     assert payloads(tmp_path / "bag") == {"/a": [b"\x00\x01\x00\x00data"]}
+
+
+def test_definitions_of_an_installed_package_go_into_the_bag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With those of the types within, standard ones too; of what cannot be found or read, none."""
+    pytest.importorskip("ament_index_python")
+    texts = {
+        "Thing": "# What it is.\nstd_msgs/Header header\nPart[] parts\nuint8 MANY=3\n",
+        "Part": "float64 x",
+        "Odd": "nobody/Knows it\n",
+        "Damaged": "float64",
+    }
+    for folder in ("share/ours/msg", "share/ament_index/resource_index/packages"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "share/ament_index/resource_index/packages/ours").touch()
+    for name, text in texts.items():
+        (tmp_path / f"share/ours/msg/{name}.msg").write_text(text)
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    text, digest = definition("ours/msg/Thing")
+    found = get_types_from_msg(text, "ours/msg/Thing")
+    assert set(found) == {"ours/msg/Thing", "ours/msg/Part", "std_msgs/msg/Header", TIME}
+    assert [name for name, _ in found["ours/msg/Thing"][1]] == ["header", "parts"]
+    assert digest is None
+    for name in ("Odd", "Damaged", "Absent"):
+        assert definition(f"ours/msg/{name}") == ("", None)
+    assert definition("nobody/msg/Knows") == ("", None)
+    assert definition(IMU)[1] is not None
 
 
 # Beside a real ROS 2.

@@ -43,7 +43,7 @@ KINDS = {
     "DiagnosticArray",
 }  # fmt: skip
 """Of what the nodes listen to; there is more."""
-PLAIN = ("/view", "/recorder", "/bag_player")
+PLAIN = ("/view", "/recorder")
 PARAMETERS = (
     "salp_simulator:imu_rate_hz:=100.0",
     "hopper_simulator:imu_rate_hz:=200.0",
@@ -52,7 +52,7 @@ PARAMETERS = (
 
 
 def serve(bag: Path) -> None:
-    """All nodes in one executor, and what view, recorder and player do beside theirs, until SIGINT."""
+    """All nodes in one executor, and what view and recorder do beside theirs, until SIGINT."""
     import importlib
 
     import rclpy
@@ -63,7 +63,6 @@ def serve(bag: Path) -> None:
     from onboard_estimation.bags.writing import BagWriter
     from onboard_estimation.judging.options import EvaluateOptions
     from onboard_estimation.live.recorder import Recorder, Selection
-    from onboard_estimation.live.schedule import Schedule, offer_services
     from onboard_estimation.live.signals import StopRequest
     from onboard_estimation.view.live import LiveGraph
 
@@ -78,16 +77,15 @@ def serve(bag: Path) -> None:
     for target in NODES.values():
         module, _, cls = target.partition(":")
         nodes.append(getattr(importlib.import_module(module), cls)())
-    view, recording, player = (Node(name[1:]) for name in PLAIN)
+    view, recording = (Node(name[1:]) for name in PLAIN)
     graph = LiveGraph(view, EvaluateOptions())
     view.create_timer(0.2, graph.look_for_robots)
     recorder = Recorder(recording, BagWriter(bag, grows=True), Selection(everything=True))
     stop = StopRequest()
     writing = threading.Thread(target=recorder.run, args=(stop,))
     writing.start()
-    offer_services(player, Schedule(0, stop))
     executor = SingleThreadedExecutor()
-    for node in (*nodes, view, recording, player):
+    for node in (*nodes, view, recording):
         executor.add_node(node)
     asked = threading.Event()  # an exception amid a callback would leave the executor with what is destroyed
     signal.signal(signal.SIGINT, lambda *_: asked.set())
@@ -193,7 +191,6 @@ def test_every_node_survives_what_cannot_be_read(tmp_path: Path) -> None:
         spin_until(node, lambda: all(len(heard) > 20 for heard in estimates.values()))
         assert call(node, "std_srvs/srv/Trigger", "/salp/reset").success
         assert call(node, "std_srvs/srv/SetBool", "/salp/imu/link_1/enable", data=True).success
-        assert call(node, "std_srvs/srv/Trigger", "/bag_player/pause").success
         process.send_signal(signal.SIGINT)
         assert process.wait(LONGEST_WAIT_S) == 0, said.read_text()
         assert "Traceback" not in said.read_text()

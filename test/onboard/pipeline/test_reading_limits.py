@@ -96,15 +96,11 @@ def test_a_needed_part_that_is_absent_is_refused_by_name_once_and_counted(needs:
     expected = np.flatnonzero(lacking | np.isin(np.arange(60), (40, 50)))
     single, told = ReadingCheck([channel]), []
     passed = [single.passes("imu/a", value, told.append) for value in values]
-    many, together, said_together = ReadingCheck([channel]), ReadingCheck([channel]), []
+    many = ReadingCheck([channel])
     rows, said = many.refused("imu/a", values)
     assert rows.tolist() == expected.tolist() == np.flatnonzero(~np.array(passed)).tolist()
     assert [sentence for _, sentence in sorted(said)] == told
-    readings = [Measurement(k, "imu/a", value) for k, value in enumerate(values)]
-    kept = together.all_that_pass(readings, said_together.append)
-    assert [one.stamp_ns for one in kept] == np.flatnonzero(passed).tolist()
-    assert said_together == told
-    for check in (single, many, together):
+    for check in (single, many):
         assert check.incomplete == ({"imu/a": int(lacking.sum())} if needs else {})
         assert (check.not_finite, check.out_of_range) == ({"imu/a": 1}, {"imu/a": 1})
     if not needs:
