@@ -41,7 +41,8 @@ def findings(inspection: Inspection) -> tuple[Finding, ...]:
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += islice(_truth(truth), 4 * _TOPICS_SHOWN)
-    found += MotionCheck(inspection.clocks, inspection.frames).findings()
+    motion = MotionCheck(inspection.clocks, inspection.frames)
+    found += [*filter(None, [motion.offset()]), *motion.findings()]
     found += _sameness(topics)
     found += _robots(robots)
     found = [replace(one, text=inspection.short(one.text)) for one in found]
