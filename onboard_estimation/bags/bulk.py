@@ -227,42 +227,24 @@ class _ChannelReader:
         self._taken += len(rows)
 
 
-@dataclass(frozen=True)
-class Headers:
-    """Headers of one topic's messages, in log order; whatever else is in them.
+def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, tuple[Column, Counter[str]]]:
+    """Only the headers of topics whose types start with one (`Bag.has_header`), all in one pass.
 
-    Attributes
-    ----------
-    stamps_ns, log_times_ns
-        (K,) int64, nanoseconds since the epoch.
-    frames
-        Each `frame_id`, and how many messages have it.
-    too_short
-        Messages that cannot hold a header.
+    Returns
+    -------
+    By topic a column without values, and how many messages have each `frame_id`. Messages that cannot hold a header are
+    among its faults.
     """
-
-    stamps_ns: Integers
-    log_times_ns: Integers
-    frames: Counter[str]
-    too_short: int
-
-    def without(self, rows: NDArray[np.bool_]) -> Headers:
-        """Without some of the messages (K,)."""
-        return replace(self, stamps_ns=self.stamps_ns[~rows], log_times_ns=self.log_times_ns[~rows])
-
-
-def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
-    """Read only the headers of topics whose types start with one (`Bag.has_header`), all in one pass."""
     names = list(topics)
     # Place in the log order, stamp, log time.
     found = {name: [np.empty((3, 0), dtype=np.int64)] for name in names}
     frames: dict[str, Counter[str]] = {name: Counter() for name in names}
-    too_short = dict.fromkeys(names, 0)
+    faults: dict[str, Counter[str]] = {name: Counter() for name in names}
     for block in bag.blocks(names):
         for number, name in enumerate(names):
             rows = np.flatnonzero(block.topics == number)
             whole = rows[block.lengths[rows] >= _HEADER_BYTES]
-            too_short[name] += len(rows) - len(whole)
+            faults[name]["is too short for a header"] += len(rows) - len(whole)
             cdr = bag.encoding(name) == "cdr"
             heads = gather(block.buffer, block.starts[whole], _HEADER_BYTES)
             stamps = stamps_at(heads, 4)
@@ -273,8 +255,8 @@ def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
     out = {}
     for name, parts in found.items():
         order, stamps, times = np.concatenate(parts, axis=1)
-        sorting = np.argsort(order)
-        out[name] = Headers(stamps[sorting], times[sorting], frames[name], too_short[name])
+        column = Column(stamps, times, np.empty((len(order), 0)), order, faults[name])
+        out[name] = column.at(np.argsort(order)), frames[name]
     return out
 
 

@@ -85,9 +85,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
         parent = folder.absolute().parent
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True) as workshop:
-            place = Path(workshop) / "new"  # the workshop itself is closed to other users
+            place = Path(workshop) / folder.absolute().name  # the workshop itself is closed to other users
             place.mkdir()
             yield place
+            check_output(folder, folder=True)
             place.replace(folder)
     except OSError as error:
         raise UserError(f"cannot write {folder}: {disk_fault(error, folder)}; nothing is left of it") from error
