@@ -207,8 +207,8 @@ def _topic_report(
         delay_median_s=median,
         delay_largest_s=farthest,
         frames=tuple(sorted(frames, key=lambda name: -frames[name])),
-        tailed=max((column.tailed for column in columns), default=0),
-        longest_tail=max((column.longest_tail for column in columns), default=0),
+        tailed=max((column.tails.total() for column in columns), default=0),
+        longest_tail=max((tail for column in columns for tail in column.tails), default=0),
     )
 
 

@@ -212,7 +212,7 @@ def test_messages_that_do_not_decode_and_bytes_behind_the_end_are_counted(tmp_pa
     found = both_ways(write_bytes(tmp_path / "bag", data, IMU), Channel("imu", IMU, "imu"))
     assert found.values[:, 0].tolist() == [0, 2, 5, 6, 7, 8]
     assert found.faults == {"does not decode as sensor_msgs/msg/Imu": 3}
-    assert (found.tailed, found.longest_tail) == (2, 13)
+    assert (found.tails.total(), max(found.tails)) == (2, 13)
     assert found.notes("x")[1].startswith("x: 2 messages carry up to 13 bytes behind their end")
 
 
