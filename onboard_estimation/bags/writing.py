@@ -12,13 +12,12 @@ to the disk every second (`flush`), and the readers of this package (and `ros2 b
 
 from __future__ import annotations
 
-import io
 import os
 import sqlite3
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -226,8 +225,7 @@ class _Mcap:
 
     def __init__(self, path: Path, compression: Any) -> None:
         self.path = path / f"{path.name}.mcap"
-        self._disk = io.FileIO(self.path, "x")
-        self._file = io.BufferedWriter(self._disk, _BUFFER_BYTES)
+        self._file = self.path.open("xb", _BUFFER_BYTES)
         self._mcap = McapFile(self._file, compression=CompressionType.NONE)
         self._mcap.start("ros2", "onboard_estimation")
         self._schemas: dict[str, int] = {}
@@ -257,10 +255,7 @@ class _Mcap:
         self._file.close()
 
     def abort(self) -> None:
-        try:
-            self._file.close()
-        except OSError:  # its buffer does not fit on the disk
-            self._disk.close()
+        self._file.close()
 
 
 class _Sqlite(Sqlite3Writer):
@@ -273,12 +268,8 @@ class _Sqlite(Sqlite3Writer):
         self.conn.commit()
 
     def abort(self) -> None:
-        try:
+        with closing(self.conn):
             self.conn.commit()
-        except sqlite3.Error:
-            self.conn.rollback()
-        finally:
-            self.conn.close()
 
 
 class _Writer(Writer):
