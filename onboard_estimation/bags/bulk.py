@@ -242,7 +242,7 @@ def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, tuple[Column, C
         for number, name in enumerate(names):
             rows = np.flatnonzero(block.topics == number)
             whole = rows[block.lengths[rows] >= _HEADER_BYTES]
-            faults[name]["is too short for a header"] += len(rows) - len(whole)
+            faults[name]["does not decode as one with a header"] += len(rows) - len(whole)
             cdr = bag.encoding(name) == "cdr"
             heads = gather(block.buffer, block.starts[whole], _HEADER_BYTES)
             stamps = stamps_at(heads, 4)

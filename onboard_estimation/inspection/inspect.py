@@ -202,7 +202,7 @@ def _topic_report(
         count=topic.count,
         has_header=headers is not None,
         timing=timing_report(times, zero_ns),
-        undecodable=_undecodable(columns, headers),
+        undecodable=_undecodable(columns or ([headers] if headers else [])),
         not_finite=_not_finite(topic, columns) if columns else None,
         delay_median_s=median,
         delay_largest_s=farthest,
@@ -217,15 +217,13 @@ def _log_times(bag: Bag, topic: str) -> NDArray[np.int64]:
     return np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
 
 
-def _undecodable(columns: list[Column], headers: Column | None) -> int:
+def _undecodable(columns: list[Column]) -> int:
     """Messages without numbers for a reason other than that joint states may leave an array empty."""
-    if not columns:
-        return headers.faults.total() if headers else 0
-    decode = [
+    faults = [
         sum(count for reason, count in column.faults.items() if reason.startswith("does not decode"))
         for column in columns
     ]
-    return max(decode)
+    return max(faults, default=0)
 
 
 def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
