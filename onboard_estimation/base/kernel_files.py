@@ -50,7 +50,8 @@ _LOADS = "load_overload"
 _LOADS_NAMES = {"self", "sig", "target_context", "refresh", "_guard_against_spurious_io_errors", "_load_overload"}
 """All that numba's method of `Cache` is made of."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
-_SYMBOLS, _NAMES = b".symtab", b".strtab"
+_SYMBOL_TABLE = 2  # type of a section
+_SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _MADE_BY_THE_LINKER = frozenset({b"_GLOBAL_OFFSET_TABLE_"})
 
@@ -235,7 +236,7 @@ def can_be_linked(payload: Any) -> bool:
     try:
         _, kind, (code, _) = payload[0]
         names = undefined_symbols(code) if kind == "object" else None
-    except (TypeError, ValueError, IndexError, KeyError, struct.error):
+    except (TypeError, ValueError, IndexError, KeyError):
         return False
     if names is None:
         return False
@@ -244,12 +245,19 @@ def can_be_linked(payload: Any) -> bool:
 
 def undefined_symbols(code: bytes) -> set[bytes] | None:
     """Names that an object file in ELF, 64-bit and little-endian, does not define itself; None for any other file."""
-    from llvmlite.binding.object_file import ObjectFileRef
-
     if code[:6] != b"\x7fELF\x02\x01":
         return None
-    sections = ObjectFileRef.from_data(code).sections()
-    tables = {one.name(): one.data() for one in sections if one.name() in (_SYMBOLS, _NAMES)}
-    names = tables[_NAMES]
-    undefined = [at for at, _, _, section, _, _ in _SYMBOL.iter_unpack(tables[_SYMBOLS]) if section == 0 and at]
-    return {names[at : names.index(b"\0", at)] for at in undefined}
+    try:
+        (start,), (size, count) = struct.unpack_from("<Q", code, 0x28), struct.unpack_from("<HH", code, 0x3A)
+        sections = [_SECTION.unpack_from(code, start + i * size) for i in range(count)]
+        found = set()
+        for _, kind, _, _, offset, length, strings, _, _, _ in sections:
+            if kind != _SYMBOL_TABLE:
+                continue
+            names = sections[strings][4]
+            for name, _, _, section, _, _ in _SYMBOL.iter_unpack(code[offset : offset + length]):
+                if section == 0 and name:
+                    found.add(code[names + name : code.index(b"\0", names + name)])
+    except (struct.error, IndexError, ValueError):
+        return None
+    return found if sections else None
