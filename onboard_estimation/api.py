@@ -30,7 +30,7 @@ from onboard_estimation.base.measurement import (
     Measurement,
     Vector,
     component_names,
-    component_units,
+    components,
     value_size,
 )
 from onboard_estimation.base.workers import open_workers, sharing
@@ -636,10 +636,10 @@ def _paths(bags: PathLike | Sequence[PathLike]) -> list[Path]:
 
 def _described(channel: Channel, size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names and units of the elements of a channel's values."""
-    names, units = component_names(channel), component_units(channel)
+    names = component_names(channel)
     if len(names) != size:
         return tuple(str(number) for number in range(size)), size * ("",)
-    return names, units
+    return names, tuple(unit for _, unit in components(channel))
 
 
 def _of_pose(size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -44,8 +44,8 @@ class Column:
         (K,) int64: each message's place in the log order of the whole bag.
     faults
         Why messages were left out, and how many.
-    tailed, longest_tail
-        Messages with more bytes behind their end than padding takes, and the most such bytes of one.
+    tails
+        Of messages with more bytes behind their end than padding takes: how many have so many bytes there.
     """
 
     stamps_ns: Integers
@@ -53,8 +53,7 @@ class Column:
     values: Matrix
     order: Integers
     faults: Counter[str] = field(default_factory=Counter)
-    tailed: int = 0
-    longest_tail: int = 0
+    tails: Counter[int] = field(default_factory=Counter)
 
     def at(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Column:
         """Some of the messages; what became of others stays told."""
@@ -69,9 +68,9 @@ class Column:
     def notes(self, topic: str) -> list[str]:
         """What became of the topic's messages that are not as they should be, a sentence each."""
         notes = [f"{topic}: {count} messages left out: {reason}." for reason, count in self.faults.items()]
-        if self.tailed:
+        if self.tails:
             notes.append(
-                f"{topic}: {self.tailed} messages carry up to {self.longest_tail} bytes behind their end, as "
+                f"{topic}: {self.tails.total()} messages carry up to {max(self.tails)} bytes behind their end, as "
                 "rmw_fastrtps' serialize_message leaves them; they are read without them."
             )
         return notes
@@ -128,12 +127,12 @@ class _ChannelReader:
         self._stamps, self._times, self._order = (np.empty(self._room, dtype=np.int64) for _ in range(3))
         self._values: Matrix | None = None
         self._faults: Counter[str] = Counter()
-        self._tailed = self._longest_tail = 0
+        self._tails: Counter[int] = Counter()
 
     def column(self) -> Column:
         stamps, times, order = (column[: self._taken] for column in (self._stamps, self._times, self._order))
         values = np.empty((0, self._dimension or 0)) if self._values is None else self._values[: self._taken]
-        column = Column(stamps, times, values, order, self._faults, self._tailed, self._longest_tail)
+        column = Column(stamps, times, values, order, self._faults, self._tails)
         return column.at(np.argsort(order)) if np.any(order[1:] < order[:-1]) else column
 
     def read(self, block: Block, rows: Integers) -> None:
@@ -213,8 +212,7 @@ class _ChannelReader:
 
     def _count_tails(self, messages: int, tail: int) -> None:
         if tail > _MOST_PADDING:
-            self._tailed += messages
-            self._longest_tail = max(self._longest_tail, tail)
+            self._tails[tail] += messages
 
     def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
         place = slice(self._taken, self._taken + len(rows))
@@ -227,42 +225,24 @@ class _ChannelReader:
         self._taken += len(rows)
 
 
-@dataclass(frozen=True)
-class Headers:
-    """Headers of one topic's messages, in log order; whatever else is in them.
+def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, tuple[Column, Counter[str]]]:
+    """Only the headers of topics whose types start with one (`Bag.has_header`), all in one pass.
 
-    Attributes
-    ----------
-    stamps_ns, log_times_ns
-        (K,) int64, nanoseconds since the epoch.
-    frames
-        Each `frame_id`, and how many messages have it.
-    too_short
-        Messages that cannot hold a header.
+    Returns
+    -------
+    By topic a column without values, and how many messages have each `frame_id`. Messages that cannot hold a header are
+    among its faults.
     """
-
-    stamps_ns: Integers
-    log_times_ns: Integers
-    frames: Counter[str]
-    too_short: int
-
-    def without(self, rows: NDArray[np.bool_]) -> Headers:
-        """Without some of the messages (K,)."""
-        return replace(self, stamps_ns=self.stamps_ns[~rows], log_times_ns=self.log_times_ns[~rows])
-
-
-def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
-    """Read only the headers of topics whose types start with one (`Bag.has_header`), all in one pass."""
     names = list(topics)
     # Place in the log order, stamp, log time.
     found = {name: [np.empty((3, 0), dtype=np.int64)] for name in names}
     frames: dict[str, Counter[str]] = {name: Counter() for name in names}
-    too_short = dict.fromkeys(names, 0)
+    faults: dict[str, Counter[str]] = {name: Counter() for name in names}
     for block in bag.blocks(names):
         for number, name in enumerate(names):
             rows = np.flatnonzero(block.topics == number)
             whole = rows[block.lengths[rows] >= _HEADER_BYTES]
-            too_short[name] += len(rows) - len(whole)
+            faults[name]["does not decode as one with a header"] += len(rows) - len(whole)
             cdr = bag.encoding(name) == "cdr"
             heads = gather(block.buffer, block.starts[whole], _HEADER_BYTES)
             stamps = stamps_at(heads, 4)
@@ -273,8 +253,8 @@ def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
     out = {}
     for name, parts in found.items():
         order, stamps, times = np.concatenate(parts, axis=1)
-        sorting = np.argsort(order)
-        out[name] = Headers(stamps[sorting], times[sorting], frames[name], too_short[name])
+        column = Column(stamps, times, np.empty((len(order), 0)), order, faults[name])
+        out[name] = column.at(np.argsort(order)), frames[name]
     return out
 
 

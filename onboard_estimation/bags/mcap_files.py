@@ -291,15 +291,10 @@ def read_index(file: FileBytes) -> McapIndex:
     crc = crc32(end[: RECORD.size + FOOTER_BYTES - _CRC_BYTES], crc32(summary))
     if about.summary_crc != crc:
         return McapIndex(anchors, damaged=about.summary_crc != 0)
-    return McapIndex(anchors, frozenset(place for place in chunks if _length_at(file, place) == chunks[place]))
+    lengths = {place: int.from_bytes(file.read(place + 1, place + RECORD.size), "little") for place in chunks}
+    return McapIndex(anchors, frozenset(place for place in chunks if RECORD.size + lengths[place] == chunks[place]))
 
 
 def _records(content: bytes) -> list[object]:
     """The records up to the footer at the content's end; a chunk among them, which no index has, stays packed."""
     return list(StreamReader(io.BytesIO(content), skip_magic=True, emit_chunks=True).records)
-
-
-def _length_at(file: FileBytes, place: int) -> int:
-    """How long the record is that starts there, by what it says; its kind may be damaged."""
-    head = file.read(place, place + RECORD.size)
-    return RECORD.size + int(RECORD.unpack(head)[1]) if len(head) == RECORD.size else 0

@@ -213,24 +213,12 @@ def _fields(message_type: str) -> tuple[Any, dict[str, Any]]:
 @cache
 def type_hash(message_type: str) -> str:
     """REP-2016's hash of the type, `RIHS01_...`, as ROS 2 computes it."""
-    return str(_hashed_types().hash_rihs01(message_type))
-
-
-@cache
-def _hashed_types() -> Any:
-    store = get_typestore(Stores.ROS2_JAZZY)
-    for name, (constants, fields) in store.fielddefs.items():
-        store.fielddefs[name] = (constants, [(field, _char_as_uint8(entry)) for field, entry in fields])
-    return store
-
-
-def _char_as_uint8(entry: Any) -> Any:
-    kind, content = entry
-    if kind == Nodetype.BASE and content[0] == "char":
-        return kind, ("uint8", content[1])
-    if kind in {Nodetype.ARRAY, Nodetype.SEQUENCE}:
-        return kind, (_char_as_uint8(content[0]), content[1])
-    return entry
+    text = re.sub(
+        r"^char\b", "uint8", jazzy_types().generate_msgdef(message_type, ros_version=2)[0], flags=re.MULTILINE
+    )
+    store = get_typestore(Stores.EMPTY)
+    store.register(get_types_from_msg(text, message_type))
+    return str(store.hash_rihs01(message_type))
 
 
 def _default(entry: Any) -> Any:

@@ -6,11 +6,14 @@ records of messages and connections, compressed or not. http://wiki.ros.org/Bags
 
 from __future__ import annotations
 
+import io
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from rosbags.rosbag1.reader import Header, ReaderError
 
 from onboard_estimation.bags.blocks import BlockError, ChunkedStorage, Connection, FileBytes, Span, ros2_type_name
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -31,7 +34,7 @@ class _Record:
     """A record: its header's fields, and where its data lies."""
 
     kind: int
-    fields: dict[bytes, bytes]
+    fields: Mapping[str, bytes]
     start: int
     stop: int
 
@@ -55,11 +58,11 @@ class Ros1Storage(ChunkedStorage):
         position = len(_VERSION)
         header = self._record_at(position)
         fields = header.fields if header is not None and header.kind == _BAG else {}
-        if fields.get(b"encryptor"):
+        if fields.get("encryptor"):
             raise BlockError("it is encrypted")
-        index = _number(fields, b"index_pos")
+        index = _number(fields, "index_pos")
         self.anchors = self._anchors(index)
-        self._sum_up(self.walk(position), index, _number(fields, b"chunk_count"))
+        self._sum_up(self.walk(position), index, _number(fields, "chunk_count"))
 
     def take_record(self, position: int, anchor: int | None) -> int | None:
         record = self._record_at(position)
@@ -73,7 +76,7 @@ class Ros1Storage(ChunkedStorage):
         if record.kind == _CHUNK:
             self.index_chunk(record.start, record.stop, self._span(record))
         elif record.kind == _INDEX:
-            self._indexed_messages += _number(record.fields, b"count")
+            self._indexed_messages += _number(record.fields, "count")
         elif not cut and (length := record.stop - record.start) <= _MAX_DESCRIPTION_BYTES:
             self._describe(record, bytes(self.file.window(record.start, length)[:length]))
         return None if cut else record.stop
@@ -86,7 +89,7 @@ class Ros1Storage(ChunkedStorage):
             if record is None or record.stop > self.file.size:
                 break
             if record.kind == _CHUNK_INFO:
-                anchors.append(_number(record.fields, b"chunk_pos"))
+                anchors.append(_number(record.fields, "chunk_pos"))
             position = record.stop
         return sorted(anchor for anchor in anchors if 0 < anchor < self.file.size)
 
@@ -110,8 +113,8 @@ class Ros1Storage(ChunkedStorage):
         self.say_damage()
 
     def _span(self, record: _Record) -> Span:
-        stated = record.fields.get(b"compression", b"").decode("ascii", "replace")
-        (size,) = _U32.unpack(record.fields.get(b"size", b"").ljust(4, b"\0")[:4])
+        stated = record.fields.get("compression", b"").decode("ascii", "replace")
+        (size,) = _U32.unpack(record.fields.get("size", b"").ljust(4, b"\0")[:4])
         stop = min(record.stop, self.file.size)
         return Span(record.start, stop, "" if stated == "none" else stated or "unknown", size)
 
@@ -126,7 +129,7 @@ class Ros1Storage(ChunkedStorage):
                         return
                     raise BlockError("a record in it is damaged")
                 if record.kind == _MESSAGE:
-                    connection, time = record.fields.get(b"conn", b""), record.fields.get(b"time", b"")
+                    connection, time = record.fields.get("conn", b""), record.fields.get("time", b"")
                     if len(connection) != _U32.size or len(time) != _TIME.size:
                         raise BlockError("a message in it is damaged")
                     seconds, nanoseconds = _TIME.unpack(time)
@@ -142,30 +145,30 @@ class Ros1Storage(ChunkedStorage):
     def _describe(self, record: _Record, data: bytes) -> None:
         """Take in a connection, or how many messages a chunk should hold; other records are left."""
         if record.kind == _CHUNK_INFO:
-            if len(data) != 8 * _number(record.fields, b"count"):
+            if len(data) != 8 * _number(record.fields, "count"):
                 self.damaged_descriptions += 1
                 return
             counts = sum(count for _, count in struct.iter_unpack("<II", data))
             self.expected_messages = (self.expected_messages or 0) + counts
         if record.kind != _CONNECTION:
             return
-        number = record.fields.get(b"conn", b"")
+        number = record.fields.get("conn", b"")
         fields = _fields(data)
         if len(number) != _U32.size or fields is None:
             self.damaged_descriptions += 1
             return
-        topic = record.fields.get(b"topic", fields.get(b"topic", b"")).decode("utf-8", "replace")
+        topic = record.fields.get("topic", fields.get("topic", b"")).decode("utf-8", "replace")
         connection = Connection(
             topic if topic.startswith("/") else f"/{topic}",
-            ros2_type_name(fields.get(b"type", b"").decode("utf-8", "replace")),
+            ros2_type_name(fields.get("type", b"").decode("utf-8", "replace")),
             "ros1",
-            fields.get(b"message_definition", b"").decode("utf-8", "replace"),
+            fields.get("message_definition", b"").decode("utf-8", "replace"),
             "ros1msg",
         )
         self.contradictions += self.connections.setdefault(_U32.unpack(number)[0], connection) != connection
 
 
-def _number(fields: dict[bytes, bytes], name: bytes) -> int:
+def _number(fields: Mapping[str, bytes], name: str) -> int:
     """A little-endian number in a header; 0 where it is missing."""
     return int.from_bytes(fields.get(name, b"")[:8], "little")
 
@@ -183,23 +186,15 @@ def _record(buffer: memoryview, position: int, origin: int = 0) -> _Record | Non
     if header_bytes > _MAX_HEADER_BYTES or start > len(buffer):
         return None
     fields = _fields(bytes(buffer[head : head + header_bytes]))
-    if fields is None or len(fields.get(b"op", b"")) != 1:
+    if fields is None or len(fields.get("op", b"")) != 1:
         return None
     (data_bytes,) = _U32.unpack_from(buffer, start - _U32.size)
-    return _Record(fields[b"op"][0], fields, origin + start, origin + start + data_bytes)
+    return _Record(fields["op"][0], fields, origin + start, origin + start + data_bytes)
 
 
-def _fields(header: bytes) -> dict[bytes, bytes] | None:
+def _fields(header: bytes) -> Header | None:
     """`name=value` of a header; None where it is damaged."""
-    fields = {}
-    position = 0
-    while position < len(header):
-        if position + _U32.size > len(header):
-            return None
-        stop = position + _U32.size + _U32.unpack_from(header, position)[0]
-        name, separator, value = header[position + _U32.size : stop].partition(b"=")
-        if stop > len(header) or not separator:
-            return None
-        fields[name] = value
-        position = stop
-    return fields
+    try:
+        return Header.read(io.BytesIO(_U32.pack(len(header)) + header))
+    except (ReaderError, UnicodeDecodeError):
+        return None

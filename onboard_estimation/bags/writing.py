@@ -12,15 +12,12 @@ to the disk every second (`flush`), and the readers of this package (and `ros2 b
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
 import sqlite3
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -37,7 +34,7 @@ from rosbags.serde import SerdeError
 from onboard_estimation.bags.blocks import MAX_TIME_NS
 from onboard_estimation.bags.files import LATCHED_TOPICS, offer
 from onboard_estimation.bags.message_types import check_standard, jazzy_types, type_hash
-from onboard_estimation.base.atomic_file import check_output, write_atomically
+from onboard_estimation.base.atomic_file import check_output, new_folder, write_atomically
 from onboard_estimation.base.configuration import to_parameter_file
 from onboard_estimation.base.errors import UserError, disk_fault
 from onboard_estimation.base.measurement import Vector
@@ -84,28 +81,22 @@ class BagWriter:
         self.message_count = self.size_bytes = 0
         self._connections: dict[str, Connection] = {}
         self._flushed_at = time.monotonic()
-        self._workshop: Path | None = None
+        self._grows = grows
         if storage not in _PLUGINS:
             raise UserError(f"storage {storage!r} is unknown; it is one of: {', '.join(_PLUGINS)}")
-        place = self.path.absolute()
-        self._grows = grows
-        self._refuse_to_overwrite()
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+        check_output(self.path, folder=True)
+        if grows and self.path.exists():
+            raise UserError(f"{self.path} exists already; name another path, or remove it")
+        with ExitStack() as stack, self._guarded():
+            place = self.path.absolute()
             if not grows:
-                self._workshop = Path(tempfile.mkdtemp(prefix=".bag-", dir=place.parent))
-                place = self._workshop / place.name
-        except OSError as error:
-            raise UserError(f"cannot write a bag at {self.path}: {disk_fault(error, self.path)}") from error
-        self._writer = _Writer(place, version=_METADATA_VERSION, storage_plugin=_PLUGINS[storage])
-        for key, value in (custom_data or {}).items():
-            self._writer.set_custom_data(key, value)
-        try:
-            with self._guarded():
-                self._writer.open()
-        except UserError:
-            self.abort()
-            raise
+                place = stack.enter_context(new_folder(self.path))
+                place.rmdir()  # rosbags makes it itself
+            self._writer = _Writer(place, version=_METADATA_VERSION, storage_plugin=_PLUGINS[storage])
+            for key, value in (custom_data or {}).items():
+                self._writer.set_custom_data(key, value)
+            self._writer.open()
+            self._stack = stack.pop_all()
 
     def __enter__(self) -> BagWriter:
         return self
@@ -117,6 +108,7 @@ class BagWriter:
             self.close()
         else:
             self.abort()
+            self._stack.__exit__(kind, error, trace)
         return False
 
     def add_topic(
@@ -206,26 +198,13 @@ class BagWriter:
 
     def close(self) -> None:
         """Finish the bag and move it to its path."""
-        try:
-            with self._guarded():
-                self._writer.close()
-                if self._workshop is not None:
-                    self._refuse_to_overwrite()
-                    if self.path.is_dir():
-                        self.path.rmdir()
-                    self._writer.path.replace(self.path)
-        finally:
-            self._clear()
+        with self._stack, self._guarded():
+            self._writer.close()
 
     def abort(self) -> None:
-        """Give up: what grows is closed as it is and can be read; otherwise nothing is left that was not there."""
+        """Close what grows as it is, so that it can be read; of any other nothing is left that was not there."""
         with suppress(OSError, sqlite3.Error):  # what is in its buffers does not fit on the disk either
             self._writer.abort()
-        self._clear()
-
-    def _clear(self) -> None:
-        if self._workshop is not None:
-            shutil.rmtree(self._workshop, ignore_errors=True)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -240,20 +219,13 @@ class BagWriter:
             said = f"cannot write the bag at {self.path}: {fault} after {needed}; nothing is left of it"
             raise UserError(said) from error
 
-    def _refuse_to_overwrite(self) -> None:
-        """Only an empty folder may be there, and of one that grows nothing."""
-        check_output(self.path, folder=True)
-        if self._grows and self.path.exists():
-            raise UserError(f"{self.path} exists already; name another path, or remove it")
-
 
 class _Mcap:
     """Storage of `rosbags`' writer on the `mcap` package: with publication times, checksums, and flushes."""
 
     def __init__(self, path: Path, compression: Any) -> None:
         self.path = path / f"{path.name}.mcap"
-        self._disk = io.FileIO(self.path, "x")
-        self._file = io.BufferedWriter(self._disk, _BUFFER_BYTES)
+        self._file = self.path.open("xb", _BUFFER_BYTES)
         self._mcap = McapFile(self._file, compression=CompressionType.NONE)
         self._mcap.start("ros2", "onboard_estimation")
         self._schemas: dict[str, int] = {}
@@ -283,10 +255,7 @@ class _Mcap:
         self._file.close()
 
     def abort(self) -> None:
-        try:
-            self._file.close()
-        except OSError:  # its buffer does not fit on the disk
-            self._disk.close()
+        self._file.close()
 
 
 class _Sqlite(Sqlite3Writer):
@@ -299,12 +268,8 @@ class _Sqlite(Sqlite3Writer):
         self.conn.commit()
 
     def abort(self) -> None:
-        try:
+        with closing(self.conn):
             self.conn.commit()
-        except sqlite3.Error:
-            self.conn.rollback()
-        finally:
-            self.conn.close()
 
 
 class _Writer(Writer):

@@ -49,26 +49,18 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
     UserError
         The file cannot be written.
     """
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # a temporary file is for its user only
-        temporary.replace(path)
-    except BaseException as error:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
-        if isinstance(error, OSError):
-            needed = f"{len(data) / 1e6:.1f} MB needed, "
-            raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path)}") from error
-        raise
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent, ignore_cleanup_errors=True) as place:
+            new = Path(place) / "new"
+            with new.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+    except OSError as error:
+        needed = f"{len(data) / 1e6:.1f} MB needed, "
+        raise UserError(f"{what}: cannot be written: {needed}{disk_fault(error, path)}") from error
 
 
 @contextmanager
@@ -85,9 +77,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
         parent = folder.absolute().parent
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=parent, ignore_cleanup_errors=True) as workshop:
-            place = Path(workshop) / "new"  # the workshop itself is closed to other users
+            place = Path(workshop) / folder.absolute().name  # the workshop itself is closed to other users
             place.mkdir()
             yield place
+            check_output(folder, folder=True)
             place.replace(folder)
     except OSError as error:
         raise UserError(f"cannot write {folder}: {disk_fault(error, folder)}; nothing is left of it") from error

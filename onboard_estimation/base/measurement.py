@@ -228,20 +228,16 @@ def value_size(channel: Channel) -> int | None:
     return len(component_names(channel)) or None
 
 
+def components(channel: Channel) -> tuple[tuple[str, str], ...]:
+    """Name, and unit if it has one, of each element of a measurement's value; none for joint states without names."""
+    if channel.field == "orientation":
+        return _POSE[3:]
+    return COMPONENTS.get(channel.message_type, tuple((name, "") for name in channel.names))
+
+
 def component_names(channel: Channel) -> tuple[str, ...]:
-    """Names of the elements of a measurement's value; none for joint states without names."""
-    if channel.field == "orientation":
-        return tuple(name for name, _ in _POSE[3:])
-    components = COMPONENTS.get(channel.message_type)
-    return channel.names if components is None else tuple(name for name, _ in components)
-
-
-def component_units(channel: Channel) -> tuple[str, ...]:
-    """Units of the elements of a measurement's value, empty where they have none."""
-    if channel.field == "orientation":
-        return 4 * ("",)
-    components = COMPONENTS.get(channel.message_type)
-    return len(channel.names) * ("",) if components is None else tuple(unit for _, unit in components)
+    """Names of the elements of a measurement's value, see `components`."""
+    return tuple(name for name, _ in components(channel))
 
 
 def neutral_value(channel: Channel) -> Vector:

@@ -249,19 +249,21 @@ def flatten(nested: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """`{"gyro": {"noise": 1.0}}` and `{"gyro.noise": 1.0}` alike as `{"gyro.noise": 1.0}`, and names given twice."""
     flat: dict[str, Any] = {}
     faults: list[str] = []
-    for name, value in _leaves(nested, ""):
+    for path, value in leaves(nested):
+        name = ".".join(path)
         if name in flat:
             faults.append(f"{name}: given twice, once as a dotted name")
         flat[name] = value
     return flat, faults
 
 
-def _leaves(nested: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in nested.items():
+def leaves(nested: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Leaves of nested mappings with the keys that lead there, in the order of the mapping."""
+    for key, value in nested.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
+            yield from leaves(value, (*path, str(key)))
         else:
-            yield f"{prefix}{name}", value
+            yield (*path, str(key)), value
 
 
 def _sections(content: Mapping[str, Any], namespace: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -128,15 +128,6 @@ def shown_figures(figures: Mapping[str, Any]) -> dict[str, str]:
     """Figures of one group for a sentence, each with its unit, by key."""
     sizes = error_sizes(figures)
     return {key: " ".join(shown_metric(key, value, sizes)[1:]).rstrip() for key, value in figures.items()}
-
-
-def flatten(metrics: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Leaves of nested mappings with the keys that lead there, in the order of the mapping."""
-    for key, value in metrics.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, (*path, str(key)))
-        else:
-            yield (*path, str(key)), value
 
 
 def format_value(value: Any, digits: int = 4) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -187,14 +188,10 @@ def truth_channel(body: str) -> Channel:
 
 def with_truth_topics(recording: Recording, topics: str) -> Recording:
     """With the motion capture of bodies on other topics than `ground_truth/<body>/pose`: `<topics>/<body>/pose`."""
-    if topics == TRUTH_TOPICS:
-        return recording
     truth = []
     for one in recording.truth:
-        first, *rest = one.channel.topic.split("/")
-        moved = first == TRUTH_TOPICS and rest[1:] == ["pose"]
-        channel = replace(one.channel, topic="/".join([topics, *rest])) if moved else one.channel
-        truth.append(replace(one, channel=channel))
+        moved = re.sub(rf"^{TRUTH_TOPICS}/([^/]+/pose)$", rf"{topics}/\1", one.channel.topic)
+        truth.append(replace(one, channel=replace(one.channel, topic=moved)))
     return replace(recording, truth=tuple(truth))
 
 

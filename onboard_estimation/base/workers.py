@@ -115,10 +115,7 @@ def open_workers(
     if scheduler is None and count == 0:
         yield Workers()
         return
-    try:
-        import distributed  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UserError(f"several processes need Dask: {HINT}; --workers 0 does without") from error
+    installed.optional("distributed", "Dask, for several processes,", "campaign", "; --workers 0 does without")
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
     with ExitStack() as stack:

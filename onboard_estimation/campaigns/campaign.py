@@ -30,7 +30,7 @@ from onboard_estimation.base.atomic_file import check_output, new_folder, to_jso
 from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import flatten
+from onboard_estimation.base.parameter_file import leaves
 from onboard_estimation.base.series import nearest
 from onboard_estimation.base.workers import HERE, HINT, Workers, software
 from onboard_estimation.contract.result import EvaluationResult
@@ -142,7 +142,7 @@ def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
     result = evaluation.result
     figures = {
         ".".join(keys): float(value)
-        for keys, value in flatten(result.metrics)
+        for keys, value in leaves(result.metrics)
         if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
     return {

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from onboard_estimation.base.configuration import Parameter, describe, to_mapping, to_parameter_file
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kept_results import keepable, keeping
-from onboard_estimation.base.presentation import flatten, format_number, shown_alike, words
+from onboard_estimation.base.parameter_file import leaves
+from onboard_estimation.base.presentation import format_number, shown_alike, words
 from onboard_estimation.base.workers import Workers
 from onboard_estimation.campaigns.score import Score, Scored, score
 from onboard_estimation.contract.robot import find_robot
@@ -131,7 +132,7 @@ def tunables(configuration: Any, asked: Ranges = MappingProxyType({})) -> list[T
         No such parameter, no number, or no bounds: all faults in one line.
     """
     known = {one.name: one for one in describe(type(configuration)) if one.type_name.startswith("float")}
-    values = {".".join(keys): value for keys, value in flatten(to_mapping(configuration))}
+    values = {".".join(keys): value for keys, value in leaves(to_mapping(configuration))}
     if not asked:
         found = [
             _tunable(one, values[name], None)

@@ -191,11 +191,12 @@ _DEEPEST = 3
 
 def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
     """Table of nested metrics with readable labels; what is nested deeper stays in the files."""
-    from onboard_estimation.base.presentation import error_sizes, flatten, shown_metric, words
+    from onboard_estimation.base.parameter_file import leaves
+    from onboard_estimation.base.presentation import error_sizes, shown_metric, words
 
     out = table(title, "part", "figure", "value", "unit", right=("value",))
     last = ""
-    for path, value in flatten(metrics):
+    for path, value in leaves(metrics):
         if len(path) > _DEEPEST:
             continue
         part = " ".join(words(name) for name in path[:-1])

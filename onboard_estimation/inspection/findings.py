@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from statistics import median
 
 from onboard_estimation.base.errors import first_of
@@ -30,18 +31,18 @@ def findings(inspection: Inspection) -> tuple[Finding, ...]:
         found.append(Finding("error", f"The bag is damaged or incomplete: {inspection.damage}."))
     found += _decoding(topics)
     found += _clocks(topics, {report.topic for report in truth}, inspection.start_ns / NANOSECONDS_PER_SECOND)
+    not_finite = [one for one in topics if one.not_finite]
     found += _worst_first(
         "error",
         "Numbers are NaN or infinite",
-        topics,
-        lambda topic: topic.not_finite or 0,
-        lambda topic: f"in {topic.not_finite:,} of {topic.count:,} messages",
+        ((one.not_finite or 0, f"{one.name} in {one.not_finite:,} of {one.count:,} messages") for one in not_finite),
     )
     found += [Finding("error", said) for said in inspection.unsound]
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += islice(_truth(truth), 4 * _TOPICS_SHOWN)
-    found += MotionCheck(inspection.clocks, inspection.frames).findings()
+    motion = MotionCheck(inspection.clocks, inspection.frames)
+    found += [*filter(None, [motion.offset()]), *motion.findings()]
     found += _sameness(topics)
     found += _robots(robots)
     found = [replace(one, text=inspection.short(one.text)) for one in found]
@@ -52,36 +53,25 @@ def findings(inspection: Inspection) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
 
 
-def _worst_first(
-    severity: Severity,
-    what: str,
-    topics: Iterable[TopicReport],
-    weight: Callable[[TopicReport], float],
-    say: Callable[[TopicReport], str],
-) -> list[Finding]:
-    """One sentence about the topics that a fault is on, or none."""
-    faulty = sorted((topic for topic in topics if weight(topic) > 0), key=weight, reverse=True)
+def _worst_first(severity: Severity, what: str, faults: Iterable[tuple[float, str]]) -> list[Finding]:
+    """One sentence about the topics that have a fault, by its size and what is said of it; none of those of no size."""
+    faulty = sorted((one for one in faults if one[0] > 0), key=itemgetter(0), reverse=True)
     if not faulty:
         return []
     more = "; and {} more topic" if len(faulty) == _TOPICS_SHOWN + 1 else "; and {} more topics"
-    said = first_of([f"{topic.name} {say(topic)}" for topic in faulty], _TOPICS_SHOWN, "; ", more)
-    return [Finding(severity, f"{what}: {said}.")]
+    return [Finding(severity, f"{what}: {first_of([said for _, said in faulty], _TOPICS_SHOWN, '; ', more)}.")]
 
 
 def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:
     found = _worst_first(
         "error",
         "Messages are not what their type says",
-        topics,
-        lambda topic: topic.undecodable,
-        lambda topic: f"{topic.undecodable:,} of {topic.count:,} ({topic.message_type})",
+        ((one.undecodable, f"{one.name} {one.undecodable:,} of {one.count:,} ({one.message_type})") for one in topics),
     )
     return found + _worst_first(
         "note",
         "Messages carry bytes behind their end, as rmw_fastrtps' serialize_message leaves them, and are read without",
-        topics,
-        lambda topic: topic.tailed,
-        lambda topic: f"{topic.tailed:,} of {topic.count:,}, up to {topic.longest_tail} bytes",
+        ((one.tailed, f"{one.name} {one.tailed:,} of {one.count:,}, up to {one.longest_tail} bytes") for one in topics),
     )
 
 
@@ -92,31 +82,26 @@ def _clocks(topics: Sequence[TopicReport], truth: set[str], start_s: float) -> l
     found = _worst_first(
         "error",
         "Header stamps are not set, or count from the device's start",
-        unset,
-        lambda topic: topic.count,
-        lambda topic: f"is {_seconds(_delay_s(topic))} behind the log",
+        ((one.count, f"{one.name} is {_seconds(_delay_s(one))} behind the log") for one in unset),
     )
+    off = [(abs(_delay_s(one)), one.name, "behind" if _delay_s(one) > 0 else "ahead of") for one in wrong]
     found += _worst_first(
         "error",
         "Header stamps are of another clock than the recorder's",
-        wrong,
-        lambda topic: abs(_delay_s(topic)),
-        lambda topic: f"is {_seconds(abs(_delay_s(topic)))} {'behind' if _delay_s(topic) > 0 else 'ahead of'} the log",
+        ((delay_s, f"{name} is {_seconds(delay_s)} {where} the log") for delay_s, name, where in off),
     )
+    back = [(one.name, one.timing.backward_jumps, one.timing.largest_backward_s) for one in topics]
     found += _worst_first(
         "error",
         "Times jump backwards",
-        topics,
-        lambda topic: topic.timing.backward_jumps and topic.timing.largest_backward_s,
-        lambda topic: f"{_times(topic.timing.backward_jumps)}, by up to {_seconds(topic.timing.largest_backward_s)}",
+        ((most_s, f"{name} {_times(jumps)}, by up to {_seconds(most_s)}") for name, jumps, most_s in back),
     )
     sound = [topic for topic in stamped if topic not in unset and topic not in wrong]
+    late = [(one.name, (one.delay_largest_s or 0.0) - _delay_s(one)) for one in sound]
     found += _worst_first(
         "warning",
         "Messages reached the recorder late",
-        sound,
-        lambda topic: max(0.0, _lateness(topic) - _LATE_S),
-        lambda topic: f"by up to {_seconds(_lateness(topic))} more than usual",
+        ((by_s - _LATE_S, f"{name} by up to {_seconds(by_s)} more than usual") for name, by_s in late),
     )
     delays = [[_delay_s(topic) for topic in sound if (topic.name in truth) == of_truth] for of_truth in (True, False)]
     if all(delays) and abs((of_truth := median(delays[0])) - (of_sensors := median(delays[1]))) > _CLOCKS_DIFFER_S:
@@ -132,29 +117,27 @@ def _delay_s(topic: TopicReport) -> float:
     return topic.delay_median_s or 0.0
 
 
-def _lateness(topic: TopicReport) -> float:
-    return (topic.delay_largest_s or 0.0) - _delay_s(topic)
-
-
 def _losses(topics: Sequence[TopicReport], named: set[str]) -> list[Finding]:
     """Gaps and repeats; not the gaps of ground truths whose holes are told anyway."""
     empty = [topic for topic in topics if not topic.count]
     found = _worst_first(
         "warning",
         "Gaps of more than 5 periods",
-        (topic for topic in topics if topic.timing.regular and topic.name not in named),
-        lambda topic: topic.timing.gaps and topic.timing.longest_gap_s,
-        lambda topic: (
-            f"has {topic.timing.gaps:,}, {'the longest' if topic.timing.gaps > 1 else 'of'} "
-            f"{_seconds(topic.timing.longest_gap_s)} at {topic.timing.longest_gap_at_s:.2f} s"
+        (
+            (
+                gaps.longest_gap_s,
+                f"{name} has {gaps.gaps:,}, {'the longest' if gaps.gaps > 1 else 'of'} {_seconds(gaps.longest_gap_s)} "
+                f"at {gaps.longest_gap_at_s:.2f} s",
+            )
+            for name, gaps in ((one.name, one.timing) for one in topics)
+            if gaps.regular and name not in named
         ),
     )
+    repeats = ((one.timing.duplicates, one) for one in topics)
     found += _worst_first(
         "warning",
         "Messages repeat the stamp before them",
-        topics,
-        lambda topic: topic.timing.duplicates,
-        lambda topic: f"{topic.timing.duplicates:,} of {topic.count:,}",
+        ((same, f"{one.name} {same:,} of {one.count:,}") for same, one in repeats),
     )
     if empty:
         names = first_of([topic.name for topic in empty], _TOPICS_SHOWN)
@@ -188,9 +171,7 @@ def _sameness(topics: Sequence[TopicReport]) -> list[Finding]:
     found = _worst_first(
         "note",
         "More than one frame on a topic",
-        topics,
-        lambda topic: len(topic.frames) - 1,
-        lambda topic: ", ".join(repr(frame) for frame in topic.frames[:_TOPICS_SHOWN]),
+        ((len(one.frames) - 1, f"{one.name} {', '.join(map(repr, one.frames[:_TOPICS_SHOWN]))}") for one in topics),
     )
     imus = [topic for topic in topics if topic.message_type == "sensor_msgs/msg/Imu"]
     rates = sorted((topic.timing.rate_hz, topic.name) for topic in imus if topic.timing.rate_hz)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, TopicInfo, open_bag
-from onboard_estimation.bags.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.bags.bulk import Column, read_channels, read_headers
 from onboard_estimation.bags.other_poses import possible_truth, unread_poses
 from onboard_estimation.bags.topics import POINT, POSE, TRANSFORM, TRUTH
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
@@ -99,16 +99,16 @@ def inspect_bag(
     """
     with open_bag(path) as bag:
         progress("header stamps")
-        headers = read_headers(bag, [name for name in bag.topics if bag.has_header(name)])
+        read = read_headers(bag, [name for name in bag.topics if bag.has_header(name)])
+        headers = {name: one for name, (one, _) in read.items()}
         columns = _read_numbers(bag, progress)
         unsound = {name: stamps_of_another_age(one.stamps_ns, one.log_times_ns) for name, one in headers.items()}
         unsound = {name: ages for name, ages in unsound.items() if ages}
-        for name, ages in unsound.items():  # no other check is misled by them
-            headers[name] = headers[name].without(marked(ages, len(headers[name].stamps_ns)))
-            columns[name] = [_of_right_age(one) for one in columns.get(name, [])]
+        for name in unsound:  # no other check is misled by them
+            headers[name], *columns[name] = map(_of_right_age, [headers[name], *columns.get(name, [])])
         topics = tuple(
-            _topic_report(bag, topic, headers.get(topic.name), columns.get(topic.name, []))
-            for topic in bag.topics.values()
+            _topic_report(bag, topic, headers.get(name), columns.get(name, []), read[name][1] if name in read else {})
+            for name, topic in bag.topics.items()
         )
         span = _sensor_span(bag, headers)
         bodies = {name: columns[name][0] for name in bag.topics if is_truth(bag, name) and name in columns}
@@ -185,7 +185,9 @@ def _read_numbers(bag: Bag, progress: Callable[[str], None]) -> dict[str, list[C
     return columns
 
 
-def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: list[Column]) -> TopicReport:
+def _topic_report(
+    bag: Bag, topic: TopicInfo, headers: Column | None, columns: list[Column], frames: Mapping[str, int]
+) -> TopicReport:
     times = headers.stamps_ns if headers else _log_times(bag, topic.name)
     zero_ns, median, farthest = bag.start_ns, None, None
     if headers and len(times):
@@ -200,13 +202,13 @@ def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: 
         count=topic.count,
         has_header=headers is not None,
         timing=timing_report(times, zero_ns),
-        undecodable=_undecodable(columns, headers),
+        undecodable=_undecodable(columns or ([headers] if headers else [])),
         not_finite=_not_finite(topic, columns) if columns else None,
         delay_median_s=median,
         delay_largest_s=farthest,
-        frames=tuple(name for name, _ in headers.frames.most_common()) if headers else (),
-        tailed=max((column.tailed for column in columns), default=0),
-        longest_tail=max((column.longest_tail for column in columns), default=0),
+        frames=tuple(sorted(frames, key=lambda name: -frames[name])),
+        tailed=max((column.tails.total() for column in columns), default=0),
+        longest_tail=max((tail for column in columns for tail in column.tails), default=0),
     )
 
 
@@ -215,15 +217,13 @@ def _log_times(bag: Bag, topic: str) -> NDArray[np.int64]:
     return np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
 
 
-def _undecodable(columns: list[Column], headers: Headers | None) -> int:
+def _undecodable(columns: list[Column]) -> int:
     """Messages without numbers for a reason other than that joint states may leave an array empty."""
-    if not columns:
-        return headers.too_short if headers else 0
-    decode = [
+    faults = [
         sum(count for reason, count in column.faults.items() if reason.startswith("does not decode"))
         for column in columns
     ]
-    return max(decode)
+    return max(faults, default=0)
 
 
 def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
@@ -233,7 +233,7 @@ def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
     return len(np.unique(np.concatenate(places)))
 
 
-def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
+def _sensor_span(bag: Bag, headers: Mapping[str, Column]) -> tuple[int, int]:
     """First and last stamp of the sensors, apart from strays; of the bag, where no sensor has stamps."""
     sensors = {name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag, name)}
     if not sensors:

@@ -17,8 +17,8 @@ from rich.text import Text
 from onboard_estimation.base.atomic_file import plain
 from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, printable
-from onboard_estimation.base.parameter_file import read_parameter_file
-from onboard_estimation.base.presentation import flatten, format_number, shown_alike, words
+from onboard_estimation.base.parameter_file import leaves, read_parameter_file
+from onboard_estimation.base.presentation import format_number, shown_alike, words
 from onboard_estimation.contract.result import FOREIGN
 from onboard_estimation.judging import options
 
@@ -129,7 +129,7 @@ def _read_run(folder: Path, name: str) -> Run:
     path = folder / "metrics.json"
     if not path.exists():
         raise UserError(f"{folder} has no metrics.json: evaluate BAG --output {folder} writes one")
-    metrics = {".".join(keys): value for keys, value in flatten(read_mapping(path))}
+    metrics = {".".join(keys): value for keys, value in leaves(read_mapping(path))}
     run_path = folder / "run.json"
     facts = read_mapping(run_path) if run_path.exists() else {}
     known = {fact: value if isinstance(value := facts.get(fact), str) else _UNKNOWN for fact in _FACTS}
@@ -145,7 +145,7 @@ def _made(facts: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, 
     typed = ""
     with suppress(KeyError, TypeError, ValueError):  # of a version with other options
         typed = shlex.join(options.words(replace(options.recalled(settings), overrides={})))  # parameters tell those
-    named = {".".join(keys[2:]): str(value) for keys, value in flatten(parameters)}  # behind node and ros__parameters
+    named = {".".join(keys[2:]): str(value) for keys, value in leaves(parameters)}  # behind node and ros__parameters
     contents = {f"content of {role}": str(value)[:12] for role, value in hashes.items()}
     return {"verdict": str(facts.get("verdict", "")), "options": typed, **named, **contents, **versions}
 

@@ -38,7 +38,7 @@ from onboard_estimation.judging.sources import (
 from onboard_estimation.judging.truth import truth_at
 from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
-from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
+from onboard_estimation.trajectories.bag_poses import body_truth, topic_trajectory
 from onboard_estimation.trajectories.exports import EXPORTS
 from onboard_estimation.trajectories.files import read_trajectory, with_formats
 from onboard_estimation.trajectories.trajectory import (
@@ -46,6 +46,7 @@ from onboard_estimation.trajectories.trajectory import (
     Kind,
     Trajectory,
     as_record,
+    common_kind,
     is_trajectory_file,
     kind_of_parts,
     shifted,
@@ -291,7 +292,7 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
         of_others = options.body and EXPORTS.keys().isdisjoint(formats.values())
         if options.robot is not None or options.topics or of_others:
             raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
-        tracked = file_truth(read_file(place))
+        truth = read_file(place)
     else:
         with open_bag(place) as bag:
             stated.append(is_simulated(bag))
@@ -303,15 +304,15 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
                 recording = load_truth(bag, robot, match)
                 trajectory = trajectory or read_file(path)
                 return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
-            tracked = body_truth(bag, options.body, options.topics, None if options.truth else options.trajectory)
+            truth = body_truth(bag, options.body, options.topics, None if options.truth else options.trajectory)
             if bag.damage:
-                tracked = replace(tracked, notes=(bag.damage, *tracked.notes))
+                truth = replace(truth, notes=(bag.damage, *truth.notes))
     if trajectory is None:  # of the format kitti, it may take its stamps from the truth
-        trajectory = read_file(path, tracked.track.stamps_ns)
+        trajectory = read_file(path, truth.stamps_ns)
     source = "simulated" if any(stated) else "recorded" if stated else "unknown"
-    tracks = {tracked.track.body: tracked.track}
-    recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
-    return trajectory, _Reference(tracked.kind(trajectory), recording, source, options.settings)
+    tracks = {truth.name: truth.track}
+    recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", truth.notes)
+    return trajectory, _Reference(common_kind(trajectory, truth), recording, source, options.settings)
 
 
 def _of_robot(

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from onboard_estimation.base import installed
 from onboard_estimation.base.errors import printable
 from onboard_estimation.base.installed import packaged_text
+from onboard_estimation.base.parameter_file import leaves
 from onboard_estimation.base.presentation import (
     CORRELATION_CAPTION,
     SIGMA_CAPTION,
     axis_label,
     display_unit,
     error_sizes,
-    flatten,
     format_number,
     percent,
     quantity,
@@ -413,7 +413,7 @@ def report_table(table: ReportTable) -> str:
 def metrics_tables(metrics: Mapping[str, Any]) -> str:
     """Metrics of the top level as one table, and a table for each group of them, all folded."""
     groups: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
-    for path, value in flatten(metrics):
+    for path, value in leaves(metrics):
         label, shown, unit = shown_metric(path[-1], value, error_sizes(metrics[path[0]]))
         kind = "number list" if isinstance(value, (str, list, tuple, np.ndarray)) else "number"
         name = f'<span title="{text(path[-1])}">{text(label)}</span>'

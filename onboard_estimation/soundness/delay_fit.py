@@ -107,8 +107,8 @@ class DelayFit:
         Between -1, a mirror image in all that tells it, and 1; near 0 where the motion does not tell.
     sensed, left
         (R, k) and (R, 3): s and the residual within windows, of the rows used.
-    times_s
-        (R,) of these rows.
+    rows, times_s
+        (R,) numbers of these rows in the motion, and their times.
     """
 
     offset_s: float
@@ -117,6 +117,7 @@ class DelayFit:
     spread: float
     matrix: Rows
     handedness: float
+    rows: NDArray[np.int64]
     times_s: Rows
     sensed: Rows
     left: Rows
@@ -237,30 +238,24 @@ def fit_delay(motion: Motion, sensed: Sensed, start_s: float) -> DelayFit | None
 
     Where the residual steps (a marker that flips, a pose that jumps), the windows are cut and the fit is made again.
     """
-    found = _fitted(motion, sensed, start_s)
-    if found is None:
-        return None
-    broken = _with_breaks(motion, found)
-    if broken is None:
-        return found[0]
-    again = _fitted(broken, sensed, found[0].offset_s)
-    return again[0] if again is not None else None
+    fit = _fitted(motion, sensed, start_s)
+    broken = _with_breaks(motion, fit) if fit is not None else None
+    return _fitted(broken, sensed, fit.offset_s) if fit is not None and broken is not None else fit
 
 
-def _with_breaks(motion: Motion, found: tuple[DelayFit, Windows]) -> Motion | None:
-    fit, windows = found
-    follows = np.diff(windows.rows) == 1
+def _with_breaks(motion: Motion, fit: DelayFit) -> Motion | None:
+    follows = np.diff(fit.rows) == 1
     steps = np.linalg.norm(np.diff(fit.left, axis=0), axis=1)
     usual = 1.4826 * float(np.median(steps[follows])) if follows.any() else 0.0
     jumps = follows & (steps > max(_BREAK_SIGMAS * usual, _BREAK_STEPS * fit.spread))
     if not jumps.any():
         return None
     breaks = motion.breaks.copy()
-    breaks[windows.rows[1:][jumps]] = True
+    breaks[fit.rows[1:][jumps]] = True
     return replace(motion, breaks=breaks)
 
 
-def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, Windows] | None:
+def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> DelayFit | None:
     windows = Windows(motion, sensed, 2.0 * _LARGEST_STEP_S, start_s)
     if not windows.count:
         return None
@@ -290,18 +285,18 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
     blocks_s = BLOCKS_S if motion.one_frame else (*BLOCKS_S, motion.window_s)
     scores = np.sum(slope * left, axis=1)[:, None]
     variance = long_run_variance(windows.times_s, scores, blocks_s)[0, 0] / information**2
-    fit = DelayFit(
+    return DelayFit(
         offset_s=offset,
         stddev_s=float(np.sqrt(variance * freedom)),
         explained=1.0 - float(np.sum(left**2)) / total,
         spread=float(np.sqrt(total / len(windows.rows))),
         matrix=matrices[0].T,
         handedness=windows.handedness(seen),
+        rows=windows.rows,
         times_s=windows.times_s,
         sensed=seen,
         left=left,
     )
-    return fit, windows
 
 
 def long_run_variance(times_s: Rows, scores: Rows, blocks_s: Sequence[float] = BLOCKS_S) -> Rows:

@@ -30,10 +30,8 @@ _SHOWN = 3
 LEAST_OFFSET_S = 2e-3
 """A smaller offset is shown, and no finding: few filters would notice."""
 
-# Of many pairs of an IMU and a body, some offset is beyond three standard deviations by chance.
 _SURE = 4.0
 _OF_PERIOD = 0.6
-_SEVERITIES: tuple[tuple[Severity, bool], ...] = (("warning", False), ("note", True))
 _SCALE_OFF = 0.1
 _DEGREE = degrees(1.0)
 _TURNED_RAD = radians(3.0)
@@ -78,11 +76,24 @@ class MotionCheck(NamedTuple):
         told = of_frames or of_clocks
         return bool(told) and all(told)
 
-    def findings(self, each_offset: bool = True) -> list[Finding]:
-        """What is wrong, on clocks before frames; of offsets of clocks, that of each IMU or only how they differ."""
-        offsets = offset_findings(self.clocks) if each_offset else []
+    def findings(self) -> list[Finding]:
+        """What is wrong, on clocks before frames; on the truth's own clock see `offset`."""
         units = [Finding("error", one) for one in self.units]
-        return clock_findings(self.clocks) + offsets + frame_findings(self.frames) + units
+        return clock_findings(self.clocks) + frame_findings(self.frames) + units
+
+    def offset(self) -> Finding | None:
+        """Whether the truth's clock surely differs by more than a filter does not notice; a note where a held reading
+        may do it.
+        """
+        clock = truth_clock(self.clocks)
+        if isinstance(clock, str) or abs(clock.offset_s) <= max(LEAST_OFFSET_S, _SURE * clock.stddev_s):
+            return None
+        size = f"{_milliseconds(clock.offset_s)} +- {_milliseconds(3.0 * clock.stddev_s)} ms"
+        against = first_of([one.sensor for one in self.clocks if one.offset_s is not None and not one.rather], _SHOWN)
+        held = all(abs(one.offset_s or 0.0) < _OF_PERIOD * one.period_s for one in self.clocks)
+        remedy = "less than their period: held readings, or means, may do it" if held else "--align-clock moves it"
+        said = f"The truth's clock is {size} {'late' if clock.offset_s < 0.0 else 'early'} against {against}"
+        return Finding("note" if held else "warning", f"{said} (3 sigma; {remedy}).")
 
 
 def against_truth(imus: Mapping[str, Column], bodies: Mapping[str, TrackedBody]) -> MotionCheck:
@@ -136,7 +147,9 @@ def checked_truth(
     seen = {name: one for name, one in bodies.items() if len(one.track.stamps_ns)}
     motion = against_truth({name: one for name, one in imus.items() if len(one.stamps_ns)}, seen).without(condemned)
     clock = truth_clock(motion.clocks)
-    contradictions = [one for one in motion.findings(each_offset=False) if one.severity != "note"]
+    off = None if align_clock else motion.offset()
+    found = motion.findings() + ([off] if off else [])
+    contradictions = [one for one in found if one.severity != "note"]
     shift_ns = 0
     if not isinstance(clock, TruthClock):
         kept = "left" if align_clock else "taken"
@@ -145,14 +158,10 @@ def checked_truth(
     elif align_clock:
         shift_ns = round(clock.offset_s * NANOSECONDS_PER_SECOND)
         said = [f"The truth's stamps are moved by {clock.words()}, as the motion tells."]
-    elif is_off(clock) and not all(map(_is_within_period, motion.clocks)):
-        late = "late" if clock.offset_s < 0.0 else "early"
-        size = f"{_milliseconds(clock.offset_s)} +- {_milliseconds(3.0 * clock.stddev_s)} ms"
-        off = f"The truth's clock is {size} {late} against the IMUs' (3 sigma; --align-clock moves it)."
-        contradictions.append(Finding("warning", off))
+    elif off in contradictions:
         said = []
     else:
-        why = "less than a held reading may do" if is_off(clock) else "they agree"
+        why = "less than a held reading may do" if off else "they agree"
         said = [f"By the motion, the truth's stamps would have to be moved by {clock.words()}: {why}."]
     if isinstance(clock, TruthClock):
         untold = [f"{one.sensor} ({why_not(one)})" for one in motion.clocks if one.offset_s is None or one.rather]
@@ -208,43 +217,6 @@ def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
     ][:_SHOWN]
     found += [] if agreeing else _once("warning", [one for one in turned if not one.mirrored], _upside_down)
     return found
-
-
-def offset_findings(reports: Sequence[ClockReport]) -> list[Finding]:
-    """Clocks that surely differ: warnings, or notes where a held reading may do it."""
-    off = [one for one in reports if not one.rather and is_off(one)]
-    off.sort(key=lambda one: -abs(one.offset_s or 0.0))
-    return [
-        Finding(severity, _offset(chosen, words, severity))
-        for severity, within in _SEVERITIES
-        for words, sign in (("early", 1.0), ("late", -1.0))
-        if (chosen := [one for one in off if sign * (one.offset_s or 0.0) > 0.0 and _is_within_period(one) == within])
-    ]
-
-
-def is_off(report: ClockReport | TruthClock) -> bool:
-    """Whether the clocks surely differ by more than a filter does not notice."""
-    offset_s, stddev_s = report.offset_s, report.stddev_s
-    return offset_s is not None and stddev_s is not None and abs(offset_s) > max(LEAST_OFFSET_S, _SURE * stddev_s)
-
-
-def _is_within_period(report: ClockReport) -> bool:
-    return abs(report.offset_s or 0.0) < _OF_PERIOD * report.period_s
-
-
-def _offset(reports: Sequence[ClockReport], words: str, severity: Severity) -> str:
-    pairs = [
-        f"{one.body} by {_milliseconds(one.offset_s)} +- {_milliseconds(3.0 * (one.stddev_s or 0.0))} ms (3 sigma) "
-        f"against {one.sensor}"
-        for one in reports
-    ]
-    other = "late" if words == "early" else "early"
-    remedy = (
-        "evaluate --align-clock moves the truth by that"
-        if severity == "warning"
-        else "less than half a period of the IMU: it may hold its readings, or take means, and the clocks be right"
-    )
-    return f"The ground truth's stamps are too {words}, or the IMU's readings too {other}: {_first(pairs)} ({remedy})."
 
 
 def _differing(reports: Sequence[ClockReport]) -> list[Finding]:

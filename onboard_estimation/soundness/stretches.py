@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
@@ -119,10 +120,7 @@ def _between(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
         distances = np.linalg.norm(then[:, :3] - first[:, :3], axis=1)
     if first.shape[1] == 3:
         return distances, np.zeros(len(distances))
-    # A quaternion and its negative are the same rotation.
-    cosines = np.abs((then[:, 3:] * first[:, 3:]).sum(axis=1))
-    norms = np.linalg.norm(then[:, 3:], axis=1) * np.linalg.norm(first[:, 3:], axis=1)
-    return distances, 2.0 * np.arccos(np.clip(cosines / norms, 0.0, 1.0))
+    return distances, (Rotation.from_quat(first[:, 3:]).inv() * Rotation.from_quat(then[:, 3:])).magnitude()
 
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:

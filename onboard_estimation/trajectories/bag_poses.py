@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from onboard_estimation.bags.bag import Bag
-from onboard_estimation.bags.bulk import Column
 from onboard_estimation.bags.other_poses import unread_poses
 from onboard_estimation.bags.topics import TRANSFORM, TRUTH, is_frame, listed, nearest_name
 from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.errors import UserError, printable
 from onboard_estimation.base.measurement import Channel
-from onboard_estimation.contract.tracks import BodyTrack, clock_parts
+from onboard_estimation.contract.tracks import clock_parts
 from onboard_estimation.inspection.inspect import is_truth
 from onboard_estimation.inspection.report import TopicReport
-from onboard_estimation.trajectories.trajectory import Kind, Trajectory, cleaned
+from onboard_estimation.trajectories.trajectory import Trajectory, cleaned
 
 POSE_TYPES = (
     "nav_msgs/msg/Odometry",
@@ -28,22 +27,6 @@ POSE_TYPES = (
 )
 """Types of messages that a trajectory may be made of; the first two with a covariance."""
 _WITH_COVARIANCE = POSE_TYPES[:2]
-
-
-@dataclass(frozen=True, eq=False)
-class TrackedTruth:
-    """A body's track, whether heights are unknown, and what the reader must know of it."""
-
-    track: BodyTrack
-    planar: bool = False
-    notes: tuple[str, ...] = ()
-
-    def kind(self, trajectory: Trajectory) -> Kind:
-        """What both it and a trajectory tell."""
-        turns = trajectory.turns and self.track.values.shape[1] == 7
-        if trajectory.planar or self.planar:
-            return "planar" if turns else "planar position"
-        return "pose" if turns else "position"
 
 
 def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
@@ -61,12 +44,19 @@ def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
         what = f"is {kind}, which is not read as poses" if kind else "is no topic of the bag that holds poses"
         others = f"these do: {', '.join(there[:20])}" if there else f"none of its topics does: {_all_topics(bag)}"
         raise UserError(f"--trajectory {topic} {what}; {others}")
-    column = _column(bag, name, kind)
+    return _poses(bag, name, kind)
+
+
+def _poses(bag: Bag, topic: str, kind: str) -> Trajectory:
+    """The poses on a topic of that type; UserError where there is none."""
+    column, name = read_topics(bag, {topic: Channel(topic, kind, topic)})[topic], printable(topic)
+    parts = clock_parts(column.stamps_ns, np.zeros(len(column.stamps_ns), dtype=np.int64), longest_gap_s=np.inf)
+    kept, several = slice(*parts.longest()), len(parts.starts) > 1
     values = column.values[:, : 3 if column.values.shape[1] == 3 else 7]
-    kept, notes = _longest(column)
     covariances = column.values[kept, 7:].reshape(-1, 6, 6) if column.values.shape[1] == 43 else None
-    one = cleaned(printable(name), column.stamps_ns[kept], values[kept], covariances)
-    return replace(one, notes=(*column.notes(printable(name)), *notes, *one.notes))
+    lost = [f"{name}: its clock jumps back: the longest of {len(parts.starts)} parts is taken."] if several else []
+    one = cleaned(name, column.stamps_ns[kept], values[kept], covariances)
+    return replace(one, notes=(*column.notes(name), *lost, *one.notes))
 
 
 def pose_topics(bag: Bag) -> list[str]:
@@ -90,7 +80,7 @@ def foreign_topics(topics: Iterable[TopicReport]) -> list[str]:
     return [one.name for one in topics if one.message_type in _WITH_COVARIANCE and one.count]
 
 
-def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: str | None) -> TrackedTruth:
+def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: str | None) -> Trajectory:
     """The ground truth of the one body that is there or asked for.
 
     Parameters
@@ -128,17 +118,11 @@ def body_truth(bag: Bag, body: str | None, topics: Mapping[str, str], judged: st
     if judged is None and len(candidates) == 1:
         found = _tracked(bag, candidates[0], candidates[0])
         note = f"Truth: {printable(candidates[0])}, the only topic of {bag.path.name} that holds poses."
-        return TrackedTruth(found.track, found.planar, (note, *found.notes))
+        return replace(found, notes=(note, *found.notes))
     raise UserError(
         f"{bag.path} has no topic {TRUTH}/BODY/pose; of its topics that hold poses choose: {offers}"
         + ("" if candidates else f"; its topics are {_all_topics(bag)}")
     )
-
-
-def file_truth(trajectory: Trajectory) -> TrackedTruth:
-    """A trajectory taken as the truth."""
-    values = trajectory.poses if trajectory.turns else trajectory.poses[:, :3]
-    return TrackedTruth(BodyTrack(trajectory.name, trajectory.stamps_ns, values), trajectory.planar, trajectory.notes)
 
 
 def _body(topic: str) -> str:
@@ -146,24 +130,6 @@ def _body(topic: str) -> str:
     return "/".join(parts[parts.index(TRUTH) + 1 : -1]) or parts[-1]
 
 
-def _column(bag: Bag, topic: str, message_type: str) -> Column:
-    return read_topics(bag, {topic: Channel(topic, message_type, topic)})[topic]
-
-
-def _longest(column: Column) -> tuple[slice, list[str]]:
-    """The longest part of a clock that jumps back, and a sentence on what is lost."""
-    parts = clock_parts(column.stamps_ns, np.zeros(len(column.stamps_ns), dtype=np.int64), longest_gap_s=np.inf)
-    if len(parts.starts) < 2:
-        return slice(None), []
-    start, stop = parts.longest()
-    return slice(start, stop), [f"The clock jumps back: the longest of {len(parts.starts)} parts is judged."]
-
-
-def _tracked(bag: Bag, name: str, topic: str) -> TrackedTruth:
-    column = _column(bag, topic, _pose_type(bag, topic))
-    track = BodyTrack.clean(printable(name), column.stamps_ns, column.values[:, :7])
-    notes = tuple(column.notes(printable(topic)))
-    if not len(track.stamps_ns):
-        why = f" ({' '.join(notes)})" if notes else ""
-        raise UserError(f"none of the messages on {printable(topic)} is a pose{why}")
-    return TrackedTruth(track, notes=notes)
+def _tracked(bag: Bag, name: str, topic: str) -> Trajectory:
+    # A truth that happens to lie in a plane is none of a plane.
+    return replace(_poses(bag, topic, _pose_type(bag, topic)), name=printable(name), planar=False)

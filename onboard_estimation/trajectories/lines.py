@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterator, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,11 +132,9 @@ def numbers_of(
 
 def _stamp_ns(text: str, ns: int) -> int | None:
     try:
-        about = float(text) * ns
-        if not math.isfinite(about) or abs(about) > _LARGEST_STAMP_NS:
-            return None
-        return int((Decimal(text) * ns).to_integral_value())
-    except (ValueError, InvalidOperation):
+        stamp = Decimal(text) * ns
+        return int(stamp.to_integral_value()) if abs(stamp) <= _LARGEST_STAMP_NS else None
+    except ArithmeticError:  # no number, NaN, or one too large for any
         return None
 
 

@@ -18,6 +18,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE
+from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.planar import about_vertical, planar_pose
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.judging.alignment import turned
@@ -77,9 +78,22 @@ class Trajectory:
     left_out: int = 0
 
     @property
+    def track(self) -> BodyTrack:
+        """As a truth."""
+        return BodyTrack(self.name, self.stamps_ns, self.poses if self.turns else self.poses[:, :3])
+
+    @property
     def kept_ratio(self) -> float:
         """Share of the poses that were read."""
         return len(self.stamps_ns) / (len(self.stamps_ns) + self.left_out)
+
+
+def common_kind(trajectory: Trajectory, truth: Trajectory) -> Kind:
+    """What both tell."""
+    turns = trajectory.turns and truth.turns
+    if trajectory.planar or truth.planar:
+        return "planar" if turns else "planar position"
+    return "pose" if turns else "position"
 
 
 def cleaned(

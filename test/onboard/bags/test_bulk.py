@@ -114,9 +114,10 @@ def test_columns_and_headers_hold_what_was_written(kind: str, tmp_path: Path, mo
             assert column.values.dtype == np.float64
             assert not column.faults
         frames = [s.message.header.frame_id for s in chosen]
-        assert headers[topic].stamps_ns.tolist() == stamps
-        assert headers[topic].frames == {frame: frames.count(frame) for frame in frames}
-        assert headers[topic].too_short == 0
+        column, found = headers[topic]
+        assert column.stamps_ns.tolist() == stamps
+        assert found == {frame: frames.count(frame) for frame in frames}
+        assert column.faults.total() == 0
 
 
 def test_not_finite_numbers_and_stamps_at_the_ends_of_their_range_pass(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_messages_that_do_not_decode_and_bytes_behind_the_end_are_counted(tmp_pa
     found = both_ways(write_bytes(tmp_path / "bag", data, IMU), Channel("imu", IMU, "imu"))
     assert found.values[:, 0].tolist() == [0, 2, 5, 6, 7, 8]
     assert found.faults == {"does not decode as sensor_msgs/msg/Imu": 3}
-    assert (found.tailed, found.longest_tail) == (2, 13)
+    assert (found.tails.total(), max(found.tails)) == (2, 13)
     assert found.notes("x")[1].startswith("x: 2 messages carry up to 13 bytes behind their end")
 
 

@@ -11,7 +11,7 @@ from onboard_estimation.base.measurement import (
     COMPONENTS,
     Channel,
     component_names,
-    component_units,
+    components,
     neutral_value,
     value_size,
 )
@@ -40,10 +40,10 @@ def test_all_types_have_names_and_units() -> None:
     assert {*COMPONENTS, JOINTS} == set(value_types())
     for message_type in value_types():
         channel = channel_of(message_type)
-        names, units = component_names(channel), component_units(channel)
-        assert len(set(names)) == len(names) == len(units) == value_size(channel)
+        names = component_names(channel)
+        assert len(set(names)) == len(names) == value_size(channel)
     attitude = Channel("imu", "sensor_msgs/msg/Imu", "attitude", field="orientation")
-    assert (component_names(attitude), component_units(attitude)) == (("qx", "qy", "qz", "qw"), ("", "", "", ""))
+    assert components(attitude) == (("qx", ""), ("qy", ""), ("qz", ""), ("qw", ""))
 
 
 @pytest.mark.parametrize(

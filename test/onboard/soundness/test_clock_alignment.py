@@ -359,7 +359,7 @@ def test_inspect_says_the_offset_with_its_remedy_and_evaluate_moves_the_truth(
     inspected = inspect_bag(linked)
     (sentence,) = [one.text for one in inspected.findings if "--align-clock" in one.text]
     assert "imu/proximal/data_raw" in sentence
-    assert "too early, or the IMU's readings too late" in sentence
+    assert " ms early against /imu/" in sentence
     assert inspected.summary()["clocks"][0]["told_by"] == "turns"
     as_is, moved = (
         evaluate_bag(linked, EvaluateOptions(align_clock=align), keep=None).result for align in (False, True)
