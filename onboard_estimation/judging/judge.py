@@ -83,9 +83,10 @@ def judge(
         why = "; ".join([no_estimate(recording.series, sensors), *_faults(recording)])
         raise UserError(f"{robot.name} gave no estimate from this recording: {why}")
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings.longest_truth_gap_s)
-    image_of = partial(replays.mirrored, plain, None if initial is not None else record)
     if recording.comparable:
-        refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+        seen = Compared(record.stamps_ns, record.means, true_parts)
+        anew = None if initial is None else partial(replays.mirrored, plain)
+        refuse_mirrored(space, seen, partial(replays.image, plain, record.stamps_ns), anew)
     # An error of what the estimator takes as known is that of a drawing, not of a filter.
     held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
     judged_parts = {name: values for name, values in true_parts.items() if name not in held}
@@ -160,14 +161,16 @@ class _Replays:
             self.robot, configuration, self.estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk
         )
 
-    def mirrored(self, recording: LoadedRecording, record: EstimateSeries | None, axes: str) -> Compared:
-        """Estimates against a mirror image of the truth; `record` where they do not depend on it."""
-        image = self.with_beacon(recording.mirrored(axes))
-        if record is None:
-            record = self.replay(image, self.initial(image)[0]).record
+    def image(self, recording: LoadedRecording, stamps_ns: NDArray[np.int64], axes: str) -> Mapping[str, Rows]:
+        """True parts of a mirror image at instants (K,)."""
         longest_gap_s = self.settings.longest_truth_gap_s
-        true_parts, _ = truth_at(self.robot, self.configuration, image, record.stamps_ns, longest_gap_s)
-        return Compared(record.stamps_ns, record.means, true_parts)
+        return truth_at(self.robot, self.configuration, recording.mirrored(axes), stamps_ns, longest_gap_s)[0]
+
+    def mirrored(self, recording: LoadedRecording, axes: str) -> Compared:
+        """What is estimated from the start that a mirror image of the truth gives, and that image."""
+        image = recording.mirrored(axes)
+        record = self.replay(self.with_beacon(image), self.initial(image)[0]).record
+        return Compared(record.stamps_ns, record.means, self.image(recording, record.stamps_ns, axes))
 
     def initial(self, recording: LoadedRecording) -> tuple[Estimate | None, str]:
         """Initial state from the truth at the first measurement that has one, and a sentence on it."""

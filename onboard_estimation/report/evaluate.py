@@ -342,10 +342,10 @@ def _judged(
     if not known.any():
         raise UserError(_no_truth(trajectory, reference, options))
 
-    def mirrored(more: str) -> Compared:
+    def mirrored(more: str) -> Parts:
         # Turned round twice, an axis is as it was.
         both = "".join(axis for axis in "xyz" if (axis in axes) != (axis in more))
-        return Compared(record.stamps_ns, record.means, reference.parts(record.stamps_ns, both)[0])
+        return reference.parts(record.stamps_ns, both)[0]
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
     recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []
