@@ -88,13 +88,10 @@ class Compared(NamedTuple):
     true_parts: Mapping[str, Rows]
 
 
-def refuse_mirrored(
-    space: StateSpace,
-    recorded: Compared,
-    true_parts_of: Callable[[str], Mapping[str, Rows]],
-    anew: Callable[[str], Compared] | None = None,
-) -> None:
+def refuse_mirrored(space: StateSpace, recorded: Compared, true_parts_of: Callable[[str], Mapping[str, Rows]]) -> None:
     """Raise UserError with both misfits where only a mirror image of the truth fits the estimate.
+
+    A filter that was started from a mirror image tells it all the same: increments hardly depend on the start.
 
     Parameters
     ----------
@@ -102,25 +99,13 @@ def refuse_mirrored(
         Estimates, and the truth as it was recorded.
     true_parts_of
         True parts with axes turned round, see `MIRRORS`, at the instants of the estimates.
-    anew
-        Filters with such a truth: a filter that was started from a mirror image may be too far off to tell by itself.
-        None: the estimates owe nothing to the truth. Not asked where the turns that there are contradict the image.
     """
     found = evidence(space, recorded)
     if not any(one.suspicious for one in found.values()):
         return
-    images, seen = [], [found]
+    images = []
     for axes in MIRRORS:
         other = evidence(space, recorded._replace(true_parts=true_parts_of(axes)))
-        if other in seen:  # in a plane, z turned round is no image
-            continue
-        seen.append(other)
-        if anew is not None:
-            # Gyros tell turns wherever a filter was started: another start would not bring them round.
-            turns, of_image = found.get("turns"), other.get("turns")
-            if turns and of_image and of_image.suspicious and of_image.misfit > turns.misfit:
-                continue
-            other = evidence(space, anew(axes))
         pairs = [(one, other[what]) for what, one in found.items() if what in other]
         # An image that misses the motion by its whole size fits no better than nothing: the filter has diverged.
         better = [
