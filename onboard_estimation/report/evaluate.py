@@ -36,7 +36,6 @@ from onboard_estimation.judging.sources import (
     read_bag,
 )
 from onboard_estimation.judging.truth import truth_at
-from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.trajectories.bag_poses import body_truth, file_truth, topic_trajectory
 from onboard_estimation.trajectories.exports import EXPORTS
@@ -151,7 +150,6 @@ def _named(progress: Progress, estimator: str, step: str) -> None:
 @contextmanager
 def _new_run(output: Path | None) -> Iterator[Callable[[str], Path]]:
     """A way to a run's folder by a name; one asked for is claimed before the work."""
-    check_templates()
     with ExitStack() as stack:
         if output is not None:
             stack.enter_context(claimed_run(output, output))
