@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.pipeline.buffer import MeasurementBuffer
@@ -233,7 +232,20 @@ def interpolate(
     out = np.full((len(at_ns), values.shape[1]), np.nan)
     out[valid, :3] = (1.0 - share) * first[:, :3] + share * second[:, :3]
     if values.shape[1] == 7:
-        start, end = Rotation.from_quat(first[:, 3:]), Rotation.from_quat(second[:, 3:])
-        way = (start.inv() * end).as_rotvec()  # the shorter one, at a constant rate
-        out[valid, 3:] = (start * Rotation.from_rotvec(share * way)).as_quat()
+        out[valid, 3:] = _rotations_between(first[:, 3:], second[:, 3:], share)
     return out, valid
+
+
+def _rotations_between(first: Rows, second: Rows, share: Rows) -> Rows:
+    """Quaternions (K, 4) at a share (K, 1) of the shorter way from the one to the other, at a constant rate.
+
+    Shoemake, "Animating rotation with quaternion curves", 1985; the angle from sum and difference, which is exact for
+    small ones.
+    """
+    sign = np.copysign(1.0, (first * second).sum(axis=1, keepdims=True))
+    first, second = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (first, sign * second))
+    apart, along = (np.linalg.norm(one, axis=1, keepdims=True) for one in (first - second, first + second))
+    angle = 2.0 * np.arctan2(apart, along)
+    turned = np.where(angle > 0.0, np.sin((1.0 - share) * angle) * first + np.sin(share * angle) * second, first)
+    turned /= np.linalg.norm(turned, axis=1, keepdims=True)
+    return np.asarray(turned)
