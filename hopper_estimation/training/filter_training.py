@@ -101,11 +101,10 @@ class FilterObjective:
         self._hop_shares, self._sample_shares = hops / hops.sum(), samples / samples.sum()
 
     def problem(self) -> Problem:
-        """Names, units and bounds of what is searched."""
+        """Names and bounds of what is searched."""
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(
             tuple(one.name for one in chosen),
-            tuple(one.unit for one in chosen),
             tuple(one.lower for one in chosen),
             tuple(one.upper for one in chosen),
             tuple(LOG if one.logarithmic else LINEAR for one in chosen),

@@ -347,22 +347,12 @@ class PartErrors(NamedTuple):
         Of the d dimensions.
     error, stddev
         (K, d), in their units.
-    nees
-        (K,).
-    settle_s
-        What figures leave out at the start, s.
     """
 
     names: tuple[str, ...]
     units: tuple[str, ...]
     error: NDArray[np.float64]
     stddev: NDArray[np.float64]
-    nees: Vector
-    settle_s: float = 0.0
-
-    def rows(self, used: NDArray[np.bool_]) -> PartErrors:
-        """At some instants alone."""
-        return self._replace(error=self.error[used], stddev=self.stddev[used], nees=self.nees[used])
 
 
 def thinning(runs: int) -> int:
@@ -384,7 +374,7 @@ def write_errors(result: EvaluationResult, path: Path) -> None:
     """Write the errors of all parts: the estimates nearest to evenly spaced instants, `MOST_ROWS` of them at most.
 
     Columns: `time_s` since the first estimate, for each dimension `<part>.<name>.error` and `.stddev`, for each part
-    `<part>.nees`; units and the start that figures leave out stand in the table's metadata.
+    `<part>.nees`; units stand in the table's metadata.
     """
     pa = arrow()
     rows, time_s = _instants(result.time_s)
@@ -396,8 +386,7 @@ def write_errors(result: EvaluationResult, path: Path) -> None:
             columns[f"{key}.error"], columns[f"{key}.stddev"] = part.error[rows, column], part.stddev[rows, column]
             units[key] = unit
         columns[f"{part.name}.nees"] = part.nees[rows]
-    settle_s = result.metrics["run"]["left_out_at_start_s"]
-    metadata = {"settle_s": f"{settle_s:g}", **{f"unit.{key}": unit for key, unit in units.items()}}
+    metadata = {f"unit.{key}": unit for key, unit in units.items()}
     pa.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
 
@@ -417,8 +406,6 @@ def read_errors(path: Path, every: int = 1) -> tuple[Vector, dict[str, PartError
             tuple(metadata.get(f"unit.{part}.{name}", "") for name in names),
             np.column_stack([columns[f"{part}.{name}.error"] for name in names]),
             np.column_stack([columns[f"{part}.{name}.stddev"] for name in names]),
-            columns[f"{part}.nees"],
-            float(metadata.get("settle_s", 0.0)),
         )
         for part, names in parts.items()
     }

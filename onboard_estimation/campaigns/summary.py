@@ -35,7 +35,6 @@ from onboard_estimation.campaigns.campaign import (
     thinning,
 )
 from onboard_estimation.contract.result import FAULT
-from onboard_estimation.filtering.consistency import coverage
 from onboard_estimation.judging.told import SOON_S
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
@@ -62,6 +61,7 @@ DIFFERENCE_CAPTION = (
 _SEEN = 2.8
 """Standard errors of a mean change that is seen in four of five campaigns: 1.96 for `SIGNIFICANCE`, 0.84 for that."""
 _FEWEST_RUNS, _RESAMPLES = 4, 4999
+_CONSISTENCY = ("mean_nees_per_degree_of_freedom", "coverage_1_sigma", "coverage_3_sigma")
 _MOST_SIGNS = 12
 """Of so many differences all signs are tried, which holds whatever their distribution; of more it is Student's t."""
 
@@ -95,13 +95,13 @@ class PartConsistency(NamedTuple):
     Attributes
     ----------
     runs
-        With truth.
+        With truth and covariance.
     nees
         Mean over runs of each run's mean NEES per degree of freedom: 1 for a consistent filter.
     interval
         95 % interval of that mean, from the scatter between runs; NaN for few runs.
     within_1_sigma, within_3_sigma
-        Share of the errors within one and three stated standard deviations.
+        Share of the errors within one and three stated standard deviations, each run's counting alike.
     """
 
     runs: int
@@ -229,9 +229,7 @@ def groups_of(campaign: Campaign) -> tuple[Group, ...]:
     gathered: dict[tuple[str, ...], list[Row]] = {}
     for row in campaign.rows:
         gathered.setdefault(tuple(str(row.get(axis, "")) for axis in GROUP_AXES), []).append(row)
-    return tuple(
-        _group(campaign.folder, dict(zip(GROUP_AXES, labels, strict=True)), rows) for labels, rows in gathered.items()
-    )
+    return tuple(_group(dict(zip(GROUP_AXES, labels, strict=True)), rows) for labels, rows in gathered.items())
 
 
 def differing_axes(groups: Sequence[Group]) -> list[str]:
@@ -305,7 +303,7 @@ def worst_runs(groups: Sequence[Group], count: int = 5) -> list[Row]:
     return [row for _, row in ranked[:count]]
 
 
-def _group(folder: Path, labels: Mapping[str, str], rows: Sequence[Row]) -> Group:
+def _group(labels: Mapping[str, str], rows: Sequence[Row]) -> Group:
     done = tuple(row for row in rows if row["status"] == "done")
     found = []
     for name in dict.fromkeys(name for row in done for name in headlines(row)):
@@ -314,15 +312,17 @@ def _group(folder: Path, labels: Mapping[str, str], rows: Sequence[Row]) -> Grou
             median, worst = float(np.nanmedian(values)), int(np.nanargmax(values))
             middle = done[int(np.nanargmin(np.abs(values - median)))]
             found.append(Figures(name, values, median, float(values[worst]), done[worst], middle))
-    return Group(labels, done, len(rows) - len(done), tuple(found), _consistency(folder, done))
+    return Group(labels, done, len(rows) - len(done), tuple(found), _consistency(done))
 
 
-def _consistency(folder: Path, rows: Sequence[Row]) -> dict[str, PartConsistency]:
+def _consistency(rows: Sequence[Row]) -> dict[str, PartConsistency]:
     found = {}
-    for name, runs in errors_by_part(folder, rows).items():
-        known = [(time_s, one, time_s >= one.settle_s) for time_s, one in runs if np.isfinite(one.error).any()]
-        if known:
-            found[name] = _part([(time_s[used], one.rows(used)) for time_s, one, used in known])
+    for part in dict.fromkeys(part for row in rows for part in row["parts"]):
+        columns = (np.array([figure(row, f"{part}.{name}") for row in rows]) for name in _CONSISTENCY)
+        means, *within = (one[np.isfinite(one)] for one in columns)
+        if len(within[0]):
+            interval = interval_of_mean(means)
+            found[part] = PartConsistency(len(within[0]), _mean(means), interval, *map(_mean, within))
     return found
 
 
@@ -335,16 +335,6 @@ def errors_by_part(folder: Path, rows: Sequence[Row]) -> dict[str, list[tuple[Ve
         for name, one in errors.items():
             parts.setdefault(name, []).append((time_s, one))
     return parts
-
-
-def _part(runs: Sequence[tuple[Vector, PartErrors]]) -> PartConsistency:
-    degrees = len(runs[0][1].names)
-    means = np.array([_mean(one.nees) for _, one in runs]) / degrees
-    means = means[np.isfinite(means)]
-    errors = np.concatenate([one.error for _, one in runs])
-    stddevs = np.concatenate([one.stddev for _, one in runs])
-    within = (coverage(errors, stddevs, count) for count in (1.0, 3.0))
-    return PartConsistency(len(runs), _mean(means), interval_of_mean(means), *within)
 
 
 def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -> tuple[int, NDArray[np.float64]]:
@@ -377,5 +367,4 @@ def _between(interval: tuple[float, float], shown: Sequence[str]) -> str:
 
 
 def _mean(values: Vector) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.mean(known)) if len(known) else float("nan")
+    return float(np.mean(values)) if len(values) else math.nan

@@ -165,7 +165,6 @@ def problem_of(chosen: Sequence[Tunable]) -> Problem:
     """What an optimiser needs to know of them."""
     return Problem(
         tuple(one.name for one in chosen),
-        tuple("" if isinstance(one.value, tuple) else one.unit for one in chosen),
         tuple(one.low for one in chosen),
         tuple(one.high for one in chosen),
         tuple(one.scale for one in chosen),

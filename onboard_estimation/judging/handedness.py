@@ -88,18 +88,24 @@ class Compared(NamedTuple):
     true_parts: Mapping[str, Rows]
 
 
-def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[str], Compared]) -> None:
+def refuse_mirrored(space: StateSpace, recorded: Compared, true_parts_of: Callable[[str], Mapping[str, Rows]]) -> None:
     """Raise UserError with both misfits where only a mirror image of the truth fits the estimate.
 
-    `mirrored` evaluates anew with axes of the truth turned round, see `MIRRORS`: a filter that was started from a
-    mirror image may be too far off to tell by itself. It is asked only where the truth as recorded does not fit.
+    A filter that was started from a mirror image tells it all the same: increments hardly depend on the start.
+
+    Parameters
+    ----------
+    recorded
+        Estimates, and the truth as it was recorded.
+    true_parts_of
+        True parts with axes turned round, see `MIRRORS`, at the instants of the estimates.
     """
     found = evidence(space, recorded)
     if not any(one.suspicious for one in found.values()):
         return
     images = []
     for axes in MIRRORS:
-        other = evidence(space, mirrored(axes))
+        other = evidence(space, recorded._replace(true_parts=true_parts_of(axes)))
         pairs = [(one, other[what]) for what, one in found.items() if what in other]
         # An image that misses the motion by its whole size fits no better than nothing: the filter has diverged.
         better = [

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from onboard_estimation.judging import metrics, verdict
 from onboard_estimation.judging.alignment import aligned
 from onboard_estimation.judging.handedness import Compared, refuse_mirrored
 from onboard_estimation.judging.options import JudgeSettings
-from onboard_estimation.judging.replay import EstimateSeries, Replayed, replay
+from onboard_estimation.judging.replay import EstimateSeries, replay
 from onboard_estimation.judging.told import with_fault
 from onboard_estimation.judging.truth import truth_at
 from onboard_estimation.judging.verdict import scaled_nees
@@ -73,19 +72,23 @@ def judge(
         The filter gave no estimate, only a mirror image of the ground truth fits it, or there can be no beacon.
     """
     settings = settings or JudgeSettings()
-    replays = _Replays(robot, configuration, estimator_name, settings)
-    plain, late_note = _in_time(robot, configuration, recording)
-    recording = replays.with_beacon(plain)
-    initial, initial_note = replays.initial(plain)
-    replayed = replays.replay(recording, initial)
+    recording, late_note = _in_time(robot, configuration, recording)
+    initial, initial_note = _initial(robot, configuration, estimator_name, recording, settings)
+    recording = with_beacon(robot, configuration, recording, settings.beacon_s, settings.longest_truth_gap_s)
+    lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
+    replayed = replay(robot, configuration, estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk)
     space, record, sensors = replayed.space, replayed.record, replayed.sensors
     if len(record.stamps_ns) == 0:
         why = "; ".join([no_estimate(recording.series, sensors), *_faults(recording)])
         raise UserError(f"{robot.name} gave no estimate from this recording: {why}")
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings.longest_truth_gap_s)
-    image_of = partial(replays.mirrored, plain, None if initial is not None else record)
     if recording.comparable:
-        refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+
+        def image(axes: str) -> Mapping[str, Rows]:
+            mirrored = recording.mirrored(axes)
+            return truth_at(robot, configuration, mirrored, record.stamps_ns, settings.longest_truth_gap_s)[0]
+
+        refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image)
     # An error of what the estimator takes as known is that of a drawing, not of a filter.
     held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
     judged_parts = {name: values for name, values in true_parts.items() if name not in held}
@@ -138,69 +141,39 @@ def _faults(recording: LoadedRecording) -> list[str]:
     return [fault.rstrip(".").replace("The ", "the ", 1) for fault in recording.faults[:_FAULTS_TOLD]]
 
 
-@dataclass(frozen=True)
-class _Replays:
-    """What a robot's estimator makes of recordings: of the one to be judged, and of its mirror images."""
-
-    robot: Robot
-    configuration: Any
-    estimator_name: str
-    settings: JudgeSettings
-
-    def with_beacon(self, recording: LoadedRecording) -> LoadedRecording:
-        """With poses of the truth among the measurements, if that was asked for."""
-        settings = self.settings
-        return with_beacon(self.robot, self.configuration, recording, settings.beacon_s, settings.longest_truth_gap_s)
-
-    def replay(self, recording: LoadedRecording, initial: Estimate | None) -> Replayed:
-        """What the filter, or the smoother, makes of the whole recording."""
-        settings, configuration = self.settings, self.configuration
-        lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
-        return replay(
-            self.robot, configuration, self.estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk
-        )
-
-    def mirrored(self, recording: LoadedRecording, record: EstimateSeries | None, axes: str) -> Compared:
-        """Estimates against a mirror image of the truth; `record` where they do not depend on it."""
-        image = self.with_beacon(recording.mirrored(axes))
-        if record is None:
-            record = self.replay(image, self.initial(image)[0]).record
-        longest_gap_s = self.settings.longest_truth_gap_s
-        true_parts, _ = truth_at(self.robot, self.configuration, image, record.stamps_ns, longest_gap_s)
-        return Compared(record.stamps_ns, record.means, true_parts)
-
-    def initial(self, recording: LoadedRecording) -> tuple[Estimate | None, str]:
-        """Initial state from the truth at the first measurement that has one, and a sentence on it."""
-        robot, configuration, settings = self.robot, self.configuration, self.settings
-        if not isinstance(robot, StartedFromTruth):
-            return None, ""
-        covariance = robot.initial_covariance(configuration)
-        stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
-        for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
-            parts, valid = truth_at(robot, configuration, recording, piece, settings.longest_truth_gap_s)
-            if valid.any():
-                break
-        else:
-            return None, "Without ground truth the filter started from its configured initial state."
-        first = int(np.argmax(valid))
-        space = robot.estimator(configuration, self.estimator_name).space
-        known = robot.known_before(configuration)
-        told = {name: values[first] for name, values in parts.items() if name not in known}
-        told = {name: value for name, value in told.items() if np.isfinite(value).all()}  # too slow for a velocity
-        start = initial_state(space, told | known, covariance, int(piece[first]))
-        late = _late_start(recording, int(piece[first]))
-        if not told:
-            return start, f"Initial state as configured: it is known before the run.{late}"
-        if settings.initial == "exact":
-            return start, f"Initial state from the ground truth, without an error.{late}"
-        error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
-        # What the truth does not tell starts at zero, or as it is known before, as on the robot: its error is its own.
-        for block in space.blocks:
-            if block.name not in told:
-                error[space.tangent(block.name)] = 0.0
-        drawn = replace(start, mean=space.plus(start.mean, error))
-        how = f"with an error drawn from the initial covariance (seed {settings.seed})"
-        return drawn, f"Initial state from the ground truth, {how}.{late}"
+def _initial(
+    robot: Robot, configuration: Any, estimator_name: str, recording: LoadedRecording, settings: JudgeSettings
+) -> tuple[Estimate | None, str]:
+    """Initial state from the truth at the first measurement that has one, and a sentence on it."""
+    if not isinstance(robot, StartedFromTruth):
+        return None, ""
+    covariance = robot.initial_covariance(configuration)
+    stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
+    for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
+        parts, valid = truth_at(robot, configuration, recording, piece, settings.longest_truth_gap_s)
+        if valid.any():
+            break
+    else:
+        return None, "Without ground truth the filter started from its configured initial state."
+    first = int(np.argmax(valid))
+    space = robot.estimator(configuration, estimator_name).space
+    known = robot.known_before(configuration)
+    told = {name: values[first] for name, values in parts.items() if name not in known}
+    told = {name: value for name, value in told.items() if np.isfinite(value).all()}  # too slow for a velocity
+    start = initial_state(space, told | known, covariance, int(piece[first]))
+    late = _late_start(recording, int(piece[first]))
+    if not told:
+        return start, f"Initial state as configured: it is known before the run.{late}"
+    if settings.initial == "exact":
+        return start, f"Initial state from the ground truth, without an error.{late}"
+    error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
+    # What the truth does not tell starts at zero, or as it is known before, as on the robot: its error is its own.
+    for block in space.blocks:
+        if block.name not in told:
+            error[space.tangent(block.name)] = 0.0
+    drawn = replace(start, mean=space.plus(start.mean, error))
+    how = f"with an error drawn from the initial covariance (seed {settings.seed})"
+    return drawn, f"Initial state from the ground truth, {how}.{late}"
 
 
 def _in_time(robot: Robot, configuration: Any, recording: LoadedRecording) -> tuple[LoadedRecording, str]:

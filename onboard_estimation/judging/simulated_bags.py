@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -51,10 +51,10 @@ def simulate_to_bag(
     """
     progress("motion and sensors")
     recording = _simulated(robot, configuration, scenario, variant, duration_s, seed, faults)
-    series = [*recording.sensors, *recording.truth]
     progress("writing")
+    known = robot.known_in(configuration, scenario, variant)
+    configurations = {robot.name: known} if known != configuration else {}
     description = {
-        "source": "simulated",
         "robot": robot.name,
         "scenario": scenario,
         "variant": variant,
@@ -62,17 +62,8 @@ def simulate_to_bag(
         "onboard_estimation": version("onboard_estimation"),
         **({"fault": "; ".join(one.text for one in faults)} if faults else {}),
     }
-    with BagWriter(path, storage, custom_data=description) as writer:
-        write_series(writer, series, f"/{robot.name}")
-    if (known := robot.known_in(configuration, scenario, variant)) != configuration:
-        write_configuration(path, robot.name, known)
-    return {
-        **description,
-        "path": str(path),
-        "messages": writer.message_count,
-        "topics": len(series),
-        "duration_s": duration_s,
-    }
+    content = Converted(recording=recording, epoch_ns=EPOCH_NS, simulated=True, configurations=configurations)
+    return _written(content, path, storage, f"/{robot.name}", description) | {"duration_s": duration_s}
 
 
 def write_series(writer: BagWriter, series: Sequence[Series], namespace: str, epoch_ns: int = EPOCH_NS) -> None:
@@ -114,24 +105,33 @@ def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recor
     """
     read: Converter = load(GROUP, "format", form)
     content: Converted = read(Path(file), as_recorded)
+    written = _written(content, output, storage, "", {"format": form, "file": Path(file).name})
+    return {
+        **written,
+        "notes": list(content.notes),
+        "counts": dict(content.counts),
+        "next": "evaluate" if content.recording.sensors and content.recording.truth else "inspect",
+    }
+
+
+def _written(
+    content: Converted, path: Path, storage: str, namespace: str, description: Mapping[str, str]
+) -> dict[str, Any]:
+    """Write a bag, with a description in its metadata and the configurations beside it; what was written."""
     series = [*content.recording.sensors, *content.recording.truth]
-    source = "simulated" if content.simulated else "recorded"
-    description = {"source": source, "format": form, "file": Path(file).name}
-    with BagWriter(output, storage, custom_data=description) as writer:
-        write_series(writer, series, "", content.epoch_ns)
+    description = {"source": "simulated" if content.simulated else "recorded", **description}
+    with BagWriter(path, storage, custom_data=description) as writer:
+        write_series(writer, series, namespace, content.epoch_ns)
     for robot, configuration in content.configurations.items():
-        write_configuration(output, robot, configuration)
+        write_configuration(path, robot, configuration)
     filled = [one.stamps_ns for one in series if len(one.stamps_ns)]
     duration_ns = max(stamps[-1] for stamps in filled) - min(stamps[0] for stamps in filled)
     return {
         **description,
-        "path": str(output),
+        "path": str(path),
         "messages": writer.message_count,
         "topics": len(filled),
         "duration_s": float(duration_ns) / NANOSECONDS_PER_SECOND,
-        "notes": list(content.notes),
-        "counts": dict(content.counts),
-        "next": "evaluate" if content.recording.sensors and content.recording.truth else "inspect",
     }
 
 
@@ -227,12 +227,10 @@ def _simulated(
         return robot.simulate(configuration, scenario, variant, duration_s, rng)
     if late := [one.text for one in faults if one.from_s >= duration_s]:
         raise UserError(f"--fault {late[0]}: begins after the end of the run, {duration_s:g} s")
-    simulation = None
-    if isinstance(robot, SimulatedLive):
-        simulation = robot.simulation(configuration, scenario, variant, rng)
-    spoil = spoiling(simulation, faults, seed, robot.channels(configuration))
-    if simulation is None:
+    live = robot.simulation(configuration, scenario, variant, rng) if isinstance(robot, SimulatedLive) else None
+    spoil = spoiling(live, faults, seed, robot.channels(configuration))
+    if live is None:
         recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
     else:
-        recording = simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+        recording = live.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
     return replace(recording, sensors=tuple(spoil(recording.sensors)))

@@ -74,57 +74,36 @@ JITTER = 1e-7
 """Added to the unit covariance of the inducing points, which is all but singular where length scales are long."""
 
 
-@dataclass(frozen=True)
-class TrainingData:
-    """Inputs less their mean and over their scale, targets over theirs.
+def _normalised(inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array, Array, Array, Array]:
+    """Inputs (n, d) less their means and over their scales, targets (n, m) over theirs; means, scales and scales.
 
-    The targets' mean is left in: away from the data a prediction is to fade to zero, to the model without residuals.
+    Scales of inputs (d,) are standard deviations, 1 where an input never changed; those of targets (m,) root mean
+    squares, 1 where a target is always zero. The targets' mean is left in: away from the data a prediction is to fade
+    to zero, to the model without residuals.
 
-    Attributes
-    ----------
-    inputs
-        (n, d), in units of `input_scales` about `input_means`.
-    targets
-        (n, m), in units of `target_scales`.
-    input_means, input_scales
-        (d,), in the inputs' units. Scales are standard deviations; 1 where an input never changed.
-    target_scales
-        (m,), root mean squares, in the targets' units; 1 where a target is always zero.
+    Raises
+    ------
+    UserError
+        Wrong shapes, numbers that are not finite, or fewer than FEWEST_POINTS points.
     """
-
-    inputs: Array
-    targets: Array
-    input_means: Array
-    input_scales: Array
-    target_scales: Array
-
-    @classmethod
-    def normalised(cls, inputs: ArrayLike, targets: ArrayLike) -> TrainingData:
-        """Of inputs (n, d) and targets (n, m).
-
-        Raises
-        ------
-        UserError
-            Wrong shapes, numbers that are not finite, or fewer than FEWEST_POINTS points.
-        """
-        x = np.ascontiguousarray(inputs, dtype=np.float64)
-        y = np.ascontiguousarray(targets, dtype=np.float64)
-        if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[-1], y.shape[-1]):
-            raise UserError(f"training data: inputs (n, d) and targets (n, m) are needed, not {x.shape} and {y.shape}")
-        bad = int((~(np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1))).sum())
-        if bad:
-            raise UserError(f"training data: {bad} of {len(x)} points hold a number that is not finite; leave them out")
-        if len(x) < FEWEST_POINTS:
-            raise UserError(
-                f"training data: {len(x)} points, at least {FEWEST_POINTS} are needed; record for longer or lower the "
-                "interval between points"
-            )
-        scales = x.std(axis=0)
-        scales[scales <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)] = 1.0
-        target_scales = np.sqrt(np.mean(y * y, axis=0))
-        target_scales[target_scales == 0.0] = 1.0
-        means = x.mean(axis=0)
-        return cls((x - means) / scales, y / target_scales, means, scales, target_scales)
+    x = np.ascontiguousarray(inputs, dtype=np.float64)
+    y = np.ascontiguousarray(targets, dtype=np.float64)
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[-1], y.shape[-1]):
+        raise UserError(f"training data: inputs (n, d) and targets (n, m) are needed, not {x.shape} and {y.shape}")
+    bad = int((~(np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1))).sum())
+    if bad:
+        raise UserError(f"training data: {bad} of {len(x)} points hold a number that is not finite; leave them out")
+    if len(x) < FEWEST_POINTS:
+        raise UserError(
+            f"training data: {len(x)} points, at least {FEWEST_POINTS} are needed; record for longer or lower the "
+            "interval between points"
+        )
+    scales = x.std(axis=0)
+    scales[scales <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)] = 1.0
+    target_scales = np.sqrt(np.mean(y * y, axis=0))
+    target_scales[target_scales == 0.0] = 1.0
+    means = x.mean(axis=0)
+    return (x - means) / scales, y / target_scales, means, scales, target_scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,18 +239,18 @@ def fit(
     UserError
         Training data of wrong shape, not finite, or too few points.
     """
-    data = TrainingData.normalised(inputs, targets)
+    x, y, means, input_scales, scales = _normalised(inputs, targets)
     report = progress or (lambda fraction, text: None)
-    inducing = spread_points(data.inputs, inducing_points)
-    length_scales, ratios = _best(data, inducing, iterations, report)
+    inducing = spread_points(x, inducing_points)
+    length_scales, ratios = _best(x, y, inducing, iterations, report)
     report(1.0, "done")
-    factors = Factors.of(data.inputs, inducing, length_scales)
-    noise, rotated = factors.noise_variances(data.targets, ratios)
+    factors = Factors.of(x, inducing, length_scales)
+    noise, rotated = factors.noise_variances(y, ratios)
     back = solve_triangular(factors.lower, factors.eigenvectors, trans=1, lower=True)
-    spread, scales = factors.eigenvalues[:, None] * ratios, data.target_scales
+    spread = factors.eigenvalues[:, None] * ratios
     return SparseGaussianProcesses(
-        inducing=inducing * data.input_scales + data.input_means,
-        length_scales=length_scales * data.input_scales,
+        inducing=inducing * input_scales + means,
+        length_scales=length_scales * input_scales,
         weights=np.ascontiguousarray((back @ (ratios * rotated / (1.0 + spread)) * scales).T),
         projections=np.ascontiguousarray(back.T),
         shrinkages=np.ascontiguousarray((spread / (1.0 + spread)).T),
@@ -282,16 +261,14 @@ def fit(
     )
 
 
-def _best(data: TrainingData, inducing: Array, iterations: int, report: Progress) -> tuple[Array, Array]:
+def _best(inputs: Array, targets: Array, inducing: Array, iterations: int, report: Progress) -> tuple[Array, Array]:
     """Length scales (d,) and ratios (m,) of the greatest bound, in normalised units: L-BFGS-B on their logarithms."""
     from scipy.optimize import minimize  # nodes predict only
 
-    d, m = data.inputs.shape[1], data.targets.shape[1]
-    targets = np.ascontiguousarray(data.targets)
-    done = 0
+    d, m, done = inputs.shape[1], targets.shape[1], 0
 
     def negative(theta: Array) -> tuple[float, Array]:
-        value, *slopes = collapsed_bound(data.inputs, targets, inducing, np.exp(theta[:d]), np.exp(theta[d:]))
+        value, *slopes = collapsed_bound(inputs, targets, inducing, np.exp(theta[:d]), np.exp(theta[d:]))
         return -value, -np.concatenate(slopes)
 
     def count_iteration(intermediate_result: OptimizeResult) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.presentation import (
     CORRELATION_CAPTION,
@@ -242,12 +241,6 @@ class Window:
     start_s: float
     end_s: float
     normalised_rms: float
-
-
-def require_estimates(result: EvaluationResult) -> None:
-    """Raise a `UserError` if there is nothing to show."""
-    if result.time_s.size == 0:
-        raise UserError(f"no estimate in the record of {result.bag}: nothing to show")
 
 
 def _ratio(error: Matrix, stddev: Matrix) -> Matrix:

@@ -36,7 +36,6 @@ from onboard_estimation.judging.sources import (
     read_bag,
 )
 from onboard_estimation.judging.truth import truth_at
-from onboard_estimation.report.page import check_templates
 from onboard_estimation.report.run_folder import claimed_run, content_hash, content_hashes, write_run
 from onboard_estimation.trajectories.bag_poses import body_truth, topic_trajectory
 from onboard_estimation.trajectories.exports import EXPORTS
@@ -152,7 +151,6 @@ def _named(progress: Progress, estimator: str, step: str) -> None:
 @contextmanager
 def _new_run(output: Path | None) -> Iterator[Callable[[str], Path]]:
     """A way to a run's folder by a name; one asked for is claimed before the work."""
-    check_templates()
     with ExitStack() as stack:
         if output is not None:
             stack.enter_context(claimed_run(output, output))
@@ -343,10 +341,10 @@ def _judged(
     if not known.any():
         raise UserError(_no_truth(trajectory, reference, options))
 
-    def mirrored(more: str) -> Compared:
+    def mirrored(more: str) -> Parts:
         # Turned round twice, an axis is as it was.
         both = "".join(axis for axis in "xyz" if (axis in axes) != (axis in more))
-        return Compared(record.stamps_ns, record.means, reference.parts(record.stamps_ns, both)[0])
+        return reference.parts(record.stamps_ns, both)[0]
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
     recording, robot = reference.recording, ["--robot", options.robot] if options.robot else []

@@ -53,7 +53,6 @@ from onboard_estimation.report.charts import (
     Chart,
     Charts,
     Window,
-    require_estimates,
     run_charts,
     section_charts,
     states_errors,
@@ -69,14 +68,7 @@ LIBRARIES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", 
 
 
 def write_report(result: EvaluationResult, folder: Path) -> Path:
-    """Write `folder/report.html` and return its path. The same result gives the same file, to the byte.
-
-    Raises
-    ------
-    UserError
-        If the record holds no estimate.
-    """
-    require_estimates(result)
+    """Write `folder/report.html` and return its path. The same result gives the same file, to the byte."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "report.html"
     path.write_text(render(result), encoding="utf-8", newline="\n")
@@ -116,12 +108,6 @@ def render(result: EvaluationResult) -> str:
         "script_hash": _hash(script),
     }
     return filled_page(_TEMPLATE, fields, versions)
-
-
-def check_templates() -> None:
-    """Raise UserError where a part of the page is not installed; to be asked before the work that the page tells of."""
-    for name in (_TEMPLATE, _STYLE, *_SCRIPTS):
-        asset(name)
 
 
 def _spread(result: EvaluationResult) -> str:

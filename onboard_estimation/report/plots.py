@@ -35,7 +35,6 @@ from onboard_estimation.report.charts import (
     error_charts,
     extremes,
     judged_parts,
-    require_estimates,
     section_charts,
     states_errors,
     thin,
@@ -163,11 +162,6 @@ def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
     `errors_<part>.png` for each part, `nees.png` and `coverage.png` where there is a covariance, `path.png` or
     `motion.png` where the robot can be drawn, and
     `section_<title>.png` for what the robot adds. The files hold no date and no version.
-
-    Raises
-    ------
-    UserError
-        If the record holds no estimate.
     """
     paths = []
     for name, draw in _drawn(result).items():
@@ -183,7 +177,6 @@ def figures(result: EvaluationResult) -> dict[str, Figure]:
 
 
 def _drawn(result: EvaluationResult) -> dict[str, Callable[[], Figure]]:
-    require_estimates(result)
     out: dict[str, Callable[[], Figure]] = {}
     for one in error_charts(result):
         out[f"errors_{_file_name(one.parts[0])}"] = partial(charts_figure, one.title, [one], result)

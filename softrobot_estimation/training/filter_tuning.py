@@ -292,7 +292,7 @@ def tune(
 
     farthest, count = math.log(_FACTOR), len(search.groups)
     names = tuple(", ".join(group) for group in search.groups)
-    problem = Problem(names, ("",) * count, (-farthest,) * count, (farthest,) * count, (LINEAR,) * count)
+    problem = Problem(names, (-farthest,) * count, (farthest,) * count, (LINEAR,) * count)
     settings = Settings(generations=search.evaluations - len(seen) + 1, initial_step=_FIRST_STEP)
     minimise(PATTERN, problem, costs, settings, initial=np.zeros(count))
     score_after, after = _best(seen)

@@ -31,8 +31,6 @@ class Problem:
     ----------
     names
         Of the n parameters, each once.
-    units
-        (n,), for people; "" without unit.
     lower, upper
         (n,), in the parameters' units; no cost is asked for outside of them.
     scale
@@ -40,7 +38,6 @@ class Problem:
     """
 
     names: tuple[str, ...]
-    units: tuple[str, ...]
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     scale: tuple[str, ...]

@@ -28,7 +28,7 @@ SHORT = Settings(individuals=30, generations=8, seed=3)
 
 def box(count: int, lower: float, upper: float, scale: str = "linear") -> Problem:
     names = tuple(f"p{number}" for number in range(count))
-    return Problem(names, ("",) * count, (lower,) * count, (upper,) * count, (scale,) * count)
+    return Problem(names, (lower,) * count, (upper,) * count, (scale,) * count)
 
 
 CUBE = box(3, -2.0, 2.0)
@@ -117,7 +117,7 @@ def test_logarithmic_parameters_are_searched_by_powers_of_ten(method: str) -> No
 def test_bounds_are_kept_where_the_cost_pulls_out_of_them(method: str) -> None:
     lower, upper = (0.0, 1e6, 1e-12, -1e12), (1e-9, 1e6 + 0.1, 1e12, 1e12)
     scale = ("linear", "linear", "log", "linear")
-    problem = Problem(("tiny", "far", "log", "wide"), ("m", "", "", ""), lower, upper, scale)
+    problem = Problem(("tiny", "far", "log", "wide"), lower, upper, scale)
     pull = np.array([1.0, -1.0, 1.0, -1.0])
     objective = Watched(lambda x: -(pull * problem.to_shares(x)).sum(axis=1) * 1e6)
     settings = Settings(24, 30, elite_fraction=0.5, crossover_fraction=0.0, initial_step=1.0)
@@ -238,7 +238,7 @@ def test_wrong_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sensitivity_of_a_power_law() -> None:
     """cost = a^2 / b: 2.1 % and -0.990 % of cost for 1 % of a and b; d is zero, of which there are no percents."""
     names, lower, upper = ("a", "b", "c", "d"), (1.0, 0.5, -1.0, -1.0), (3.2, 9.0, 1.0, 1.0)
-    problem = Problem(names, ("m", "s", "", ""), lower, upper, ("linear", "log", "linear", "linear"))
+    problem = Problem(names, lower, upper, ("linear", "log", "linear", "linear"))
     calls = Watched(lambda x: np.where(x[:, 2] > -0.51, x[:, 0] ** 2 / x[:, 1] + 0.0 * x[:, 2], np.nan))
     found = sensitivity(problem, calls, [3.0, 2.0, -0.5, 0.0], [10.0, -5.0, 1.0])
     assert len(calls.populations) == 1

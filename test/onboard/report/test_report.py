@@ -30,7 +30,6 @@ from report_samples import (
 )
 from scipy import stats
 
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract.picture import ellipse
 from onboard_estimation.contract.result import Drawing, EvaluationResult, Picture, ReportSection
@@ -244,12 +243,6 @@ def test_no_truth_at_all_says_so(chain: EvaluationResult, tmp_path: Path) -> Non
     paths = write_plots(short, tmp_path)
     assert len(paths) == len(short.parts) + 3
     assert not any(is_blank(path) for path in paths)
-
-
-def test_empty_record_is_a_user_error(chain: EvaluationResult, tmp_path: Path) -> None:
-    for write in (write_report, write_plots):
-        with pytest.raises(UserError, match="no estimate in the record of bags/forward"):
-            write(shortened(chain, 0), tmp_path)
 
 
 # Plots
