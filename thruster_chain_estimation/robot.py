@@ -15,6 +15,7 @@ from onboard_estimation.base.measurement import Channel, Estimate, Matrix, Measu
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn
+from onboard_estimation.contract.reproduced import Reproduced
 from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.contract.trained import Smoothed, Trained
@@ -55,6 +56,7 @@ class ThrusterChainRobot(
     Smoothed[ThrusterChainConfiguration],
     Trained[ThrusterChainConfiguration],
     Observable[ThrusterChainConfiguration],
+    Reproduced[ThrusterChainConfiguration],
 ):
     """Planar chain of links with inertia, a thruster and an IMU on each."""
 
@@ -67,6 +69,7 @@ class ThrusterChainRobot(
     training_forms = ("calibration",)
     observability_title = "Observability of masses and inertias"
     learns_without_truth = True
+    paper = "multilink"
     scenarios: Mapping[str, Scenario] = {
         "thrusters": Scenario(
             "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
@@ -124,6 +127,9 @@ class ThrusterChainRobot(
     check_model = offline("onboard_estimation.learning.model_file:load", calibration.KIND)
     train = offline("thruster_chain_estimation.training.training:train")
     """What runs of one robot tell of it, with motion capture or without."""
+
+    reproduce = offline("thruster_chain_estimation.paper.reproduction:reproduce")
+    """The paper's tables and figures, see `Reproduced`."""
 
     def exercise(self, configuration: ThrusterChainConfiguration, estimator: str) -> None:
         """Half a second of rest, then of pushes: some kernels run while it moves only; and what nodes tell beside."""

@@ -424,7 +424,7 @@ class PaperFilter:
             self._largest,
             np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),
             SPREAD,
-            BENT,
+            BENT if paper.iterated else math.inf,
         )
 
     @property
