@@ -113,6 +113,9 @@ class ThrusterChainRobot(
     observability_report = offline("thruster_chain_estimation.judging.observed_run:ChainReport")
     """Link by link and parameter by parameter."""
 
+    designed_inputs = offline("thruster_chain_estimation.judging.thrust_design:design")
+    """Pulses from which masses and inertias would be known best."""
+
     def smoother(self, configuration: ThrusterChainConfiguration, name: str) -> RobustSmoother:
         """That of `robust`; UserError for the others."""
         if name != "robust":
@@ -235,12 +238,13 @@ class ThrusterChainRobot(
         """The paper's run, or a laboratory's, of a robot that is drawn from the generator."""
         from thruster_chain_estimation.simulation import robot_build, simulator  # estimating nodes do without
 
-        count = configuration.chain.count
+        count, own = configuration.chain.count, configuration.thruster.commands
         if scenario == "thrusters":
+            without = 1 if variant.endswith("_2_off") else None
             return simulator.ThrusterChainSimulation(
                 configuration,
                 robot_build.papers_build(configuration, rng),
-                simulator.square_waves(count, without=1 if variant.endswith("_2_off") else None),
+                simulator.recorded_commands(own, count) if own else simulator.square_waves(count, without=without),
                 rng,
                 imu_rate_hz=imu_rate_hz,
                 imu_model="paper" if variant.startswith("paper") else "physical",

@@ -144,6 +144,11 @@ class ThrusterConfiguration:
         "s",
     )
     dead_band_n: float = non_negative(0.06, "commands below do not start a thruster, at most", "N")
+    commands: str = parameter(
+        "",
+        "table (.csv) of thrusts that the simulated robot of the scenario `thrusters` is sent, as `observability "
+        "thruster_chain --design` writes it; empty: the paper's square waves",
+    )
 
     def faults(self) -> Iterable[str]:
         """A least time constant above the largest."""

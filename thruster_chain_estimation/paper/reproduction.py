@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
@@ -23,6 +24,7 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reproduced import Item, Outcome, Paper, find_paper
 from onboard_estimation.contract.trained import ReportTable
 from thruster_chain_estimation.judging.observability import theorem_conditions
+from thruster_chain_estimation.judging.thrust_design import design
 from thruster_chain_estimation.model import space
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate
@@ -44,6 +46,8 @@ from thruster_chain_estimation.simulation.simulator import square_waves
 SEEDS, MANY_SEEDS, FEW_SEEDS = 100, 400, 10
 AT_089 = 89
 ESTIMATORS = ("paper_ukf", "robust", "gyros")
+SMALLER = 95.0
+"""Per cent of a deviation or less is smaller."""
 NEAR_BOUND = 1.25
 """Stated deviations within this factor of the least possible ones are said to be near them."""
 COVERED_3 = 0.985
@@ -86,6 +90,7 @@ def reproduce(
     letter, iterated = run_case(case(iterated=False), seeds), run_case(case(), seeds)
     yield _figure_4(paper, case(iterated=False), letter, iterated)
     yield _bound_item(case(iterated=False), letter, iterated)
+    yield _designed(case)
 
 
 _MOVING = (("heading", "rad"), ("rate", "rad_s"))
@@ -144,7 +149,7 @@ def _snapshots(paper: Paper, configuration: ThrusterChainConfiguration) -> Item:
         poses.append(motion[:, 0].copy())
         given = np.concatenate([1.0 / chain.masses, 1.0 / chain.inertias, thrust[k]])[:, None]
         propagate(links, given, motion, STEP_S, 0.1 * STEP_S)
-    shown = np.array(poses)[::every]
+    shown = np.array(poses, dtype=np.float64)[::every]
     headings, position = shown[:, : chain.count], shown[:, 2 * chain.count : 2 * chain.count + 2]
     outlines = space.outline(chain, headings, np.tile(chain.masses, (len(shown), 1)), position)
     times = [STEP_S * every * number for number in range(len(shown))]
@@ -175,7 +180,7 @@ def _figure_4(paper: Paper, case: Case, letter: Runs, iterated: Runs) -> Item:
     """Figure 4, a to f, of seed 0, and over all seeds what section VI-B claims of it."""
     path, sigma = case.path(), paper.figure("Figure 4", "bounds_sigma")
     conditions = theorem_conditions(case.assumed.chain, path.states, path.thrust_n)
-    met = conditions.met().all(axis=1)
+    met = np.asarray(conditions.met().all(axis=1))
     claims = {name: _claims(runs, met, case.base) for name, runs in ((_LETTER, letter), (_ITERATED, iterated))}
     rows = [
         (claim, *(f"{'yes' if found[claim][0] else 'no'}: {found[claim][1]}" for found in claims.values()))
@@ -197,9 +202,7 @@ def _figure_4(paper: Paper, case: Case, letter: Runs, iterated: Runs) -> Item:
     return Item("Figure 4", "thrusts, conditions and errors", _outcome(*held), because, (table,), draw, caption)
 
 
-def _claims(
-    runs: Runs, met: np.ndarray[Any, np.dtype[np.bool_]], base: ThrusterChainConfiguration
-) -> dict[str, tuple[bool, str]]:
+def _claims(runs: Runs, met: NDArray[np.bool_], base: ThrusterChainConfiguration) -> dict[str, tuple[bool, str]]:
     """By claim of section VI-B whether it holds, and the figures: over seeds, mean deviations and RMSE."""
     n, gyro = base.chain.count, base.paper.gyro_stddev_rad_s
     edges = np.flatnonzero(np.diff(met.astype(int)))  # last instants before the conditions change
@@ -325,11 +328,44 @@ def _off(case: Any, seeds: int) -> Item:
     prior = case().assumed.prior_stddev[2 * case().base.chain.count + 1]
     because = (
         f"the deviation of mass 2 stays at {stated[1]:.2g} kg of {prior:g} before ({stated[0]:.2g} with it on). An "
-        f"accelerometer on the link tells it nevertheless ({stated[2]:.2g}), by the joints' forces, which (32) leaves out"
+        f"accelerometer on the link tells it nevertheless ({stated[2]:.2g}), by the joints' forces, not in (32)"
     )
     table = ReportTable(f"iterated, matched noise, {seeds} seeds", headings, tuple(rows), headings[1:])
     outcome = _outcome(stated[1] > 0.5 * prior and stated[0] < 0.05 * prior)
     return Item("Section V-D", "without a thrust its link's mass is unknown", outcome, because, (table,))
+
+
+def _designed(case: Any) -> Item:
+    """Observability-optimal thrusts, which section VI-B leaves as outlook, against the square waves."""
+    headings = ("", "predicted, square waves", "predicted, designed", "stated, square waves", "stated, designed")
+    headings += ("RMSE, square waves", "RMSE, designed")
+    rows, smaller = [], []
+    for name, imus in (("IMUs of (32)", "paper"), ("IMUs on links", "physical")):
+        plain = case(imus, matched=True)
+        found = design(plain.configuration, ESTIMATORS[0], DURATION_S - plain.base.initial.rest_s)
+        at = len(found.thrust_n) - 1
+        thrust = np.vstack([found.thrust_n, np.zeros((INSTANTS - 1 - at, plain.base.chain.count))])
+        runs = {AT_089: run_case(plain, FEW_SEEDS), at: run_case(replace(plain, thrust_n=thrust), FEW_SEEDS)}
+        predicted = [one.reshape(2, -1).mean(axis=1) for one in (found.waves, found.designed)]
+        stated, error = ([of(one, k)[2:] for k, one in runs.items()] for of in (Runs.stated, Runs.rmse))
+        pairs = np.array([predicted, stated, error])
+        smaller.append(pairs[:, 1] / pairs[:, 0])
+        for row, kind in enumerate(_KINDS[2:]):
+            rows.append((f"{name}: {kind}", *(f"{one:.2g}" for one in pairs[:, :, row].ravel())))
+    (masses, inertias), (also_masses, also_inertias) = (100.0 * one.T for one in smaller)
+    because = (
+        "of the deviations and errors after the square waves (predicted, stated, RMSE), at equal effort: IMUs of (32) "
+        f"masses {_shares(masses)}, inertias {_shares(inertias)} %; IMUs on links {_shares(also_masses)} and "
+        f"{_shares(also_inertias)} %. Masses are at the noise of single readings, as the process noise has it"
+    )
+    title = f"nine pulses each, at the end of the last; matched noise, {FEW_SEEDS} seeds, means over links"
+    table = ReportTable(title, headings, tuple(rows), headings[1:])
+    outcome = _outcome(*(bool((one[:2] < SMALLER).all()) for one in (inertias, also_masses, also_inertias, masses)))
+    return Item("Section VI-B, outlook", "observability-optimal thrusts", outcome, because, (table,))
+
+
+def _shares(values: Vector) -> str:
+    return ", ".join(f"{one:.0f}" for one in values)
 
 
 # Estimators on recordings.
@@ -348,7 +384,7 @@ def _imu_item(configuration: ThrusterChainConfiguration, seeds: int) -> Item:
     shares = [np.median([one.angles_covered for one in found[name]]) for name in list(kinds)[:2]]
     because = (
         "an accelerometer on a link also feels the joints' forces, and reads along the link's axes: with what it "
-        f"reads, the filter of (32) has {100 * shares[0]:.0f} % of its angles within 3 sigma, with the model of such an IMU "
+        f"reads, the filter of (32) has {100 * shares[0]:.0f} % of its angles within 3 sigma, with that of such an IMU "
         f"{100 * shares[1]:.0f} % (medians); the absolute heading is then not observed by any"
     )
     title = f"IMUs as they are on links, scenario `thrusters`, {DURATION_S:g} s, {seeds} seeds; medians (worst)"

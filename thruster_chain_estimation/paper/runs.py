@@ -142,8 +142,8 @@ def run_case(case: Case, seeds: int) -> Runs:
     """So many runs, from seed 0 on, shared by the workers."""
     tasks = [range(first, min(first + _AT_ONCE, seeds)) for first in range(0, seeds, _AT_ONCE)]
     parts = [one for part in all_of(partial(_runs, case), tasks) for one in part]
-    columns = [np.array(one) for one in zip(*parts, strict=True)]
-    return Runs(*columns, failed=int(np.isnan(columns[-1][:, -1]).sum()))
+    error, stddev, ratio, nees, mean_heading = (np.array(one) for one in zip(*parts, strict=True))
+    return Runs(error, stddev, ratio, nees, mean_heading, int(np.isnan(nees[:, -1]).sum()))
 
 
 def _runs(case: Case, seeds: range) -> list[tuple[Matrix, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix
 from onboard_estimation.contract.reproduced import Item
@@ -22,10 +23,10 @@ _NONE = 1e-9
 class _Known(NamedTuple):
     """(K,) of K states: whether both conditions hold of all links, and no row of F is zero; ranks of both IMUs."""
 
-    met: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    turned: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    paper: np.ndarray[tuple[int], np.dtype[np.int64]]
-    physical: np.ndarray[tuple[int], np.dtype[np.int64]]
+    met: NDArray[np.bool_]
+    turned: NDArray[np.bool_]
+    paper: NDArray[np.int64]
+    physical: NDArray[np.int64]
 
 
 def theorem_items(configuration: ThrusterChainConfiguration) -> tuple[Item, Item]:
@@ -47,7 +48,7 @@ def theorem_items(configuration: ThrusterChainConfiguration) -> tuple[Item, Item
     row = float(theorem_conditions(assumed.chain, folded, everything).turning[0].min())
     headings = ("states", "number", "no row of F is zero", f"rank {whole}, IMUs of (32)", "IMUs on links, largest rank")
 
-    def line(name: str, known: _Known, at: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[str, ...]:
+    def line(name: str, known: _Known, at: NDArray[np.bool_]) -> tuple[str, ...]:
         largest = str(known.physical[at].max()) if at.any() else ""
         return name, str(at.sum()), *(str(one[at].sum()) for one in (known.turned, known.paper == whole)), largest
 
@@ -93,4 +94,5 @@ def _known(chain: ObservedChain, states: Matrix, thrust_n: Matrix, prior_stddev:
     )
     at = blocks(chain.count)
     assert not prior_stddev[at.gain].any()  # the paper's 4N states
-    return _Known(conditions.met(_NONE).all(axis=1), (conditions.turning > _NONE).all(axis=1), *ranks)
+    met, turned = (np.asarray(one.all(axis=1)) for one in (conditions.met(_NONE), conditions.turning > _NONE))
+    return _Known(met, turned, *ranks)
