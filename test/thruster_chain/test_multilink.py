@@ -13,8 +13,8 @@ from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.report.plots import write_figure
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.paper.reproduction import AT_089, CONVERGED, COVERED_3
-from thruster_chain_estimation.paper.runs import Case, run_case
+from thruster_chain_estimation.paper.many_seeds import CONVERGED
+from thruster_chain_estimation.paper.runs import AT_089, COVERED_3, Case, run_case
 from thruster_chain_estimation.robot import ROBOT
 
 CONFIGURATION = ThrusterChainConfiguration()

@@ -1,4 +1,4 @@
-"""Runs of the paper's simulation (section VI) and of its filter, by seeds; and recordings as users judge them.
+"""Runs of the paper's simulation (section VI) and of its filter, by seeds.
 
 States are the paper's, equation (29), in its order: headings, turning rates, masses, inertias.
 """
@@ -13,11 +13,8 @@ import numpy as np
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.workers import all_of
-from onboard_estimation.contract.recorded import LoadedRecording
+from onboard_estimation.contract.reproduced import Outcome
 from onboard_estimation.filtering.consistency import coverage
-from onboard_estimation.judging.judge import judge
-from onboard_estimation.judging.options import JudgeSettings
-from onboard_estimation.judging.simulated_bags import simulated_recording
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
 from thruster_chain_estimation.judging.information import AssumedChain, Trajectory, assumed_chain, moved, predict
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
@@ -26,7 +23,11 @@ from thruster_chain_estimation.simulation.simulator import square_waves
 
 STEP_S, DURATION_S = 0.01, 1.0
 INSTANTS = 101
+AT_089 = 89
+"""The last instant of the third pulse."""
 GIVEN_HEADING_RAD = 0.005
+COVERED_3 = 0.985
+"""Of errors within three standard deviations: from there on, these are taken to be true."""
 _AT_ONCE = 25  # seeds of a task
 
 
@@ -196,62 +197,6 @@ def _given(truth: Vector, thrust_n: Vector) -> Matrix:
     return np.concatenate([1.0 / truth[len(truth) // 2 :], thrust_n])[:, None]
 
 
-class Judged(NamedTuple):
-    """A recording as an estimator sees it; NaN where it is not known.
-
-    Attributes
-    ----------
-    headings_deg, joints_deg
-        RMSE over the run.
-    masses, inertias
-        RMSE over the links at the end, as shares of the true ones.
-    angles_covered, parameters_covered
-        Shares of the errors within three standard deviations: of headings, and of masses and inertias.
-    """
-
-    headings_deg: float
-    joints_deg: float
-    masses: float
-    inertias: float
-    angles_covered: float
-    parameters_covered: float
-
-
-class Watched(NamedTuple):
-    """An estimator, and a seed of `thrusters` or a user's own recording."""
-
-    configuration: ThrusterChainConfiguration
-    estimator: str
-    seed: int = 0
-    recording: LoadedRecording | None = None
-    variant: str = "physical"
-
-
-def judged(task: Watched) -> Judged:
-    """By the same judge as a user's; UserError where it gives no estimate."""
-    from thruster_chain_estimation.robot import ROBOT
-
-    recording = task.recording
-    if recording is None:
-        recording = simulated_recording(ROBOT, task.configuration, "thrusters", task.variant, DURATION_S, task.seed)
-    result = judge(ROBOT, task.configuration, task.estimator, recording, JudgeSettings(seed=task.seed))
-    figures = dict.fromkeys(Judged._fields, np.nan)
-    if (headings := result.parts.get("headings")) is not None:
-        error = headings.error
-        figures["headings_deg"] = _rms(np.rad2deg(error))
-        figures["joints_deg"] = _rms(np.rad2deg(np.diff(error, axis=1)))
-        figures["angles_covered"] = coverage(error, headings.stddev, 3.0)
-    learned = [one for name in ("masses", "inertias") if (one := result.parts.get(name)) is not None]
-    for name, part in zip(("masses", "inertias"), learned, strict=False):
-        known_at = np.flatnonzero(np.isfinite(part.error).any(axis=1))
-        if len(known_at):
-            figures[name] = _rms(part.error[known_at[-1]] / part.truth[known_at[-1]])
-    if learned:
-        errors, deviations = (np.hstack([getattr(one, what) for one in learned]) for what in ("error", "stddev"))
-        figures["parameters_covered"] = coverage(errors, deviations, 3.0)
-    return Judged(**figures)
-
-
-def _rms(values: Matrix) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.sqrt(np.mean(finite**2))) if finite.size else float("nan")
+def outcome(*held: bool) -> Outcome:
+    """Of what a table or figure claims."""
+    return "reproduced" if all(held) else "partly" if any(held) else "not reproduced"

@@ -45,7 +45,7 @@ def theorem_items(configuration: ThrusterChainConfiguration) -> tuple[Item, Item
         for z, u in ((states, thrust), (folded, everything))
     )
     whole = 4 * n
-    row = float(theorem_conditions(assumed.chain, folded, everything).turning[0].min())
+    turning = theorem_conditions(assumed.chain, folded, everything).turning[0]
     headings = ("states", "number", "no row of F is zero", f"rank {whole}, IMUs of (32)", "IMUs on links, largest rank")
 
     def line(name: str, known: _Known, at: NDArray[np.bool_]) -> tuple[str, ...]:
@@ -67,9 +67,10 @@ def theorem_items(configuration: ThrusterChainConfiguration) -> tuple[Item, Item
         "Theorem 3",
         "no row of F is zero where no sin(psi) is",
         "reproduced" if special.turned.all() else "not reproduced",
-        f"at headings -psi_1, 0, -psi_3 a row of F has nothing above {row:.1g}, though all |sin(psi)| are at least "
-        f"{sines:.2g}: the proof permutes the columns of K without the sine's indices, and for equal masses K_22 is 0. "
-        f"So the rank of (45) is {whole - 1} there; that of the whole matrix is {special.paper[0]}",
+        f"at headings -psi_1, 0, -psi_3 a row of F has nothing above {turning.min():.1g}, though the smallest sin(psi) "
+        f"is {sines:.2g} in size: the proof permutes the columns of K without the sine's indices, and for equal masses "
+        f"K_22 is 0. So the rank of (45) is {whole - (turning < _NONE).sum()} there; that of the whole matrix is "
+        f"{special.paper[0]}",
         (table,),
     )
     met, full = int(drawn.met.sum()), int((drawn.paper[drawn.met] == whole).sum())
