@@ -88,8 +88,8 @@ def consistency_item(case: partial[Case], seeds: int) -> Item:
     because = (
         f"the paper's filter has a mean NEES of {found[0].max():.0f} where {size} is right, "
         f"{found[0].argmax() + 1} steps after the start, by the first push, where readings bend most: corrected once, "
-        f"it is too sure of itself; iterated {found[1].max():.1f} at most. With IMUs on links the mean heading stays as "
-        "unknown as it was"
+        f"it is too sure of itself; iterated {found[1].max():.1f} at most. With IMUs on links the mean heading stays "
+        "as unknown as it was"
     )
     table = ReportTable(
         f"process noise of Table IV in the truth, {seeds} seeds, {size} states", headings, (*rows,), headings[1:]
