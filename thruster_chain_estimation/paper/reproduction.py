@@ -138,7 +138,7 @@ def _snapshots(paper: Paper, configuration: ThrusterChainConfiguration) -> Item:
         "Figure 3",
         "snapshots of the chain",
         "needs the authors' data",
-        "no number of it is printed, nor the thrust, which its motion is proportional to; here with 1 N the links stay "
+        "no number of it is printed, nor the thrust, which its motion follows from; here with 1 N the links stay "
         f"in a row until 0.2 s and have turned by {', '.join(rows[-1][1:])} deg after {times[-1]:g} s",
         (ReportTable("headings", ("time [s]", *names), rows, names),),
         draw,
