@@ -15,6 +15,7 @@ from onboard_estimation.base.measurement import Channel, Estimate, Matrix, Measu
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn
+from onboard_estimation.contract.reproduced import Reproduced
 from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.contract.trained import Smoothed, Trained
@@ -55,6 +56,7 @@ class ThrusterChainRobot(
     Smoothed[ThrusterChainConfiguration],
     Trained[ThrusterChainConfiguration],
     Observable[ThrusterChainConfiguration],
+    Reproduced[ThrusterChainConfiguration],
 ):
     """Planar chain of links with inertia, a thruster and an IMU on each."""
 
@@ -67,6 +69,7 @@ class ThrusterChainRobot(
     training_forms = ("calibration",)
     observability_title = "Observability of masses and inertias"
     learns_without_truth = True
+    paper = "multilink"
     scenarios: Mapping[str, Scenario] = {
         "thrusters": Scenario(
             "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
@@ -110,6 +113,9 @@ class ThrusterChainRobot(
     observability_report = offline("thruster_chain_estimation.judging.observed_run:ChainReport")
     """Link by link and parameter by parameter."""
 
+    designed_inputs = offline("thruster_chain_estimation.judging.thrust_design:design")
+    """Pulses from which masses and inertias would be known best."""
+
     def smoother(self, configuration: ThrusterChainConfiguration, name: str) -> RobustSmoother:
         """That of `robust`; UserError for the others."""
         if name != "robust":
@@ -124,6 +130,9 @@ class ThrusterChainRobot(
     check_model = offline("onboard_estimation.learning.model_file:load", calibration.KIND)
     train = offline("thruster_chain_estimation.training.training:train")
     """What runs of one robot tell of it, with motion capture or without."""
+
+    reproduce = offline("thruster_chain_estimation.paper.reproduction:reproduce")
+    """The paper's tables and figures, see `Reproduced`."""
 
     def exercise(self, configuration: ThrusterChainConfiguration, estimator: str) -> None:
         """Half a second of rest, then of pushes: some kernels run while it moves only; and what nodes tell beside."""
@@ -229,12 +238,13 @@ class ThrusterChainRobot(
         """The paper's run, or a laboratory's, of a robot that is drawn from the generator."""
         from thruster_chain_estimation.simulation import robot_build, simulator  # estimating nodes do without
 
-        count = configuration.chain.count
+        count, own = configuration.chain.count, configuration.thruster.commands
         if scenario == "thrusters":
+            without = 1 if variant.endswith("_2_off") else None
             return simulator.ThrusterChainSimulation(
                 configuration,
                 robot_build.papers_build(configuration, rng),
-                simulator.square_waves(count, without=1 if variant.endswith("_2_off") else None),
+                simulator.recorded_commands(own, count) if own else simulator.square_waves(count, without=without),
                 rng,
                 imu_rate_hz=imu_rate_hz,
                 imu_model="paper" if variant.startswith("paper") else "physical",

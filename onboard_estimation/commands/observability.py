@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     "observability runs/forward-salp runs/backward-salp --joint 1 --output figure_8.png",
     "observability BAG --robot thruster_chain --output picture.png",
     "observability BAG --json",
+    "observability thruster_chain --design 0.8 --output thrusts.csv",
 )
 @arguments.taking()
 def observability(
@@ -35,8 +36,14 @@ def observability(
     estimator: arguments.EstimatorOption = None,
     joint: Annotated[int | None, option("J", "Of a salp only the joint angle alpha_J, counted from 1.", min=1)] = None,
     window: Annotated[float, option("S", "Window of the Gramian, s.")] = 2.0,
-    picture: Annotated[
-        Path | None, arguments.into("PNG", "Draw the time series into this file.", endings=(".png",))
+    design: Annotated[
+        float | None, option("S", "Of a robot, without bags: inputs of so many seconds that would tell most.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        arguments.into(
+            "FILE", "Draw the time series (.png), or write the designed inputs (.csv).", endings=(".png", ".csv")
+        ),
     ] = None,
     options: Any = None,
     json: JsonOption = False,
@@ -47,12 +54,18 @@ def observability(
     one instant, lambda_i the share of each actuator. The Gramian is that of all joint angles over a window. A bag is
     replayed first, that of a run folder as it was evaluated. Of a thruster chain: the conditions under which masses
     and inertias can be known, the rank and the smallest singular value of the observability matrix, the least standard
-    deviations that any filter could reach, and which push would tell most. The truth is used where there is one. With
-    `--json` the time series are printed too.
+    deviations that any filter could reach, and which push would tell most; with `--design` which thrusts would, of the
+    effort of the paper's square waves, as a table for `simulate` or a robot. The truth is used where there is one.
+    With `--json` the time series are printed too.
     """
     from onboard_estimation.contract.observed import Observable
     from onboard_estimation.contract.robot import find_robot
 
+    if file is not None and (file.suffix == ".csv") == (design is None):
+        raise UserError(f"--output {file}: designed inputs are written as .csv, a picture of bags as .png")
+    if design is not None:
+        _show_design(robot or str(places[0]), estimator, design, file, options, json)
+        return
     name, places = _robot_of(robot, places, options)
     options = replace(options, robot=name, estimator=estimator)
     able = Observable[Any].of(find_robot(name))
@@ -65,16 +78,38 @@ def observability(
             observed.append(_observed(able, bag, made_with, place.name or str(place), window, joint))
             show(len(observed) / len(places), place.name)
     report = able.observability_report(observed)
-    if picture is not None:
+    if file is not None:
         from onboard_estimation.report.plots import write_groups
 
-        write_groups(picture, able.observability_title, report.columns())
+        write_groups(file, able.observability_title, report.columns())
     if json:
         output.print_json(report.summary())
         return
     output.print_report(report.tables(), report.sentences())
-    if picture is not None:
-        output.say(f"picture: {picture}")
+    if file is not None:
+        output.say(f"picture: {file}")
+
+
+def _show_design(
+    name: str, estimator: str | None, duration_s: float, file: Path | None, options: EvaluateOptions, json: bool
+) -> None:
+    """Inputs of a robot that would tell most, shown and written."""
+    from onboard_estimation.contract.observed import Observable
+    from onboard_estimation.contract.robot import estimator_name
+
+    able, configuration = arguments.configured(name, options, ability=Observable[Any])
+    with output.steps("designing", quiet=json):
+        report = able.designed_inputs(configuration, estimator_name(able, estimator), duration_s)
+    if file is not None:
+        report.write(file)
+    if json:
+        output.print_json(report.summary())
+        return
+    output.print_report(report.tables(), report.sentences())
+    if file is not None:
+        output.say_command(
+            "simulate:", f"simulate {name} --set thruster.commands={shlex.quote(str(file))} --output BAG"
+        )
 
 
 def _observed(

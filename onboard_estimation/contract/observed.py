@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.result import EvaluationResult, PanelGroup
@@ -46,6 +48,13 @@ class ObservabilityReport(ShownReport, Protocol):
         """Of a picture: heading, time (K,) in s, diagrams. UserError where they are more than a picture holds."""
 
 
+class DesignReport(ShownReport, Protocol):
+    """Inputs from which a filter would know most, as `observability --design` shows them."""
+
+    def write(self, file: Path) -> None:
+        """As a table (.csv) over time; UserError where it cannot be written."""
+
+
 class Observable(Capability[Configuration]):
     """A robot whose observability can be followed over a run.
 
@@ -78,3 +87,13 @@ class Observable(Capability[Configuration]):
     @abstractmethod
     def observability_report(self, observed: Sequence[Any]) -> ObservabilityReport:
         """Of several runs of the robot."""
+
+    def designed_inputs(self, configuration: Configuration, estimator: str, duration_s: float) -> DesignReport:
+        """Inputs of that duration, within the robot's limits, from which that estimator would know most.
+
+        Raises
+        ------
+        UserError
+            The duration does not do, or the robot has no inputs that are designed for it.
+        """
+        raise UserError(f"--design: no inputs of {self.name} are designed for observability")

@@ -1,4 +1,4 @@
-"""The paper's filter as an estimator: gathering, silence, lies, held parameters; and its figures over many seeds."""
+"""The paper's filter as an estimator: gathering, silence, lies, held parameters."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from benchmarks.measuring import rms
-from benchmarks.thruster_chain import paper as figures
-from benchmarks.thruster_chain.paper import Case, run_case
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Estimate, Measurement, Notice
 from onboard_estimation.filtering.gating import Innovation
@@ -185,26 +182,3 @@ def test_parameters_without_variance_are_held() -> None:
     start.mean[7] = 0.0
     with pytest.raises(UserError, match="mass of link 2: 0 kg"):
         PaperEstimator(CONFIGURATION).start(start)
-
-
-def test_the_paper_s_case_comes_out_as_the_issue_asks() -> None:
-    """A hundred seeds of the paper's own model; and the prior is not what comes out."""
-    runs = run_case(Case(), 100)
-    assert runs.failed == 0
-    angle, mass, inertia = figures.errors(runs)
-    assert angle <= figures.ANGLE_RAD
-    assert mass <= figures.MASS_KG
-    assert inertia <= figures.INERTIA_KG_M2
-    assert rms(runs.learned_error[:, 0, :3]) > 0.08
-
-
-def test_with_matched_noise_the_filter_is_consistent_at_each_instant() -> None:
-    """The first pulse included, where a correction that is not iterated has a NEES of 50. 60 runs: 12 +- 0.63."""
-    case = Case("physical", matched=True, off=1)
-    runs = run_case(case, 60)
-    least, most = figures.nees_range(runs)
-    assert least > 9.5
-    assert most < 14.5
-    one, three = figures.covered(runs)
-    assert 0.6 < one < 0.8
-    assert three > 0.985

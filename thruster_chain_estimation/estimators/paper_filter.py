@@ -1,12 +1,13 @@
 """The paper's filter of a thruster chain as functions on moments: its state, its noise, and the compiled steps.
 
-It is what `multilink_inertial_parameters` describes, for any number of links, with what the page leaves open settled:
-masses and inertias are estimated as logarithms; the standard deviations that Tables III and IV give in kg and kg m^2
-are taken at the masses of the design; sigma points have no excess weight, so that covariances are sums of squares.
-They lie sqrt(12) standard deviations out whatever the number of states, as the cubature rule has them for the paper's
-twelve: nearer ones see too little of how the readings bend, and one first push in a thousand then leads to a wrong
-place; with the rule's own sqrt(4 N) a long chain's headings would be turned by radians. Place and velocity of the
-centre of mass of the chain ride along (last row of equation (11)): dead reckoning, with a covariance that grows.
+It is what `multilink_inertial_parameters` describes (equations 29, 30, 33, 57 to 60), for any number of links, and
+corrects once where the parameter `paper.iterated` is false. What the page leaves open is settled so: masses and
+inertias are estimated as logarithms; the standard deviations that Tables III and IV give in kg and kg m^2 are taken at
+the masses of the design; sigma points have no excess weight, so that covariances are sums of squares. They lie sqrt(12)
+standard deviations out whatever the number of states, as the cubature rule has them for the paper's twelve: nearer ones
+see too little of how the readings bend, and one first push in a thousand then leads to a wrong place; with the rule's
+own sqrt(4 N) a long chain's headings would be turned by radians. Place and velocity of the centre of mass of the chain
+ride along (last row of equation (11)): dead reckoning, with a covariance that grows.
 
 The state has the parameters first, because they stay what they are while the chain moves (`_predicted`):
 
@@ -16,7 +17,7 @@ The state has the parameters first, because they stay what they are while the ch
 The correction is iterated where the readings bend within the state's uncertainty, as when a thruster is first heard of
 with a mass and a heading that are hardly known: the readings' model is linearised anew, statistically, by the sigma
 points of the corrected state (`_expected`). Without that, the first pulse leaves the filter far too sure of itself
-(NEES 50 instead of 12).
+(NEES 65 instead of 12).
 
 **Hundreds of states.** `filtering.unscented` keeps roots of covariances, by Householder reflections over all 2n + 1
 sigma points: 4 n^3 operations that no library does at the speed of a matrix product, which is right for the few states
@@ -154,7 +155,7 @@ def _draw(settings: Settings, mean: Matrix, root: Matrix, thrust: Matrix) -> Non
 def predict(
     packed: Packed, mean: Matrix, covariance: Matrix, free: NDArray[np.bool_], thrust: Matrix, duration: float
 ) -> tuple[Matrix, Matrix]:
-    """Mean (n,) and covariance (n, n) after `duration` seconds under thrusts (N,), N."""
+    """Mean (n,) and covariance (n, n) after `duration` seconds under thrusts (N,), N: equation (30), and Q of (59)."""
     settings, root = Settings(*packed), _lower_root(covariance)
     _draw(settings, mean, root, thrust)
     propagate(settings.links, settings.given, settings.motion, duration, LONGEST_STEP_S)
@@ -178,7 +179,9 @@ def update(
     thresholds: Matrix,
     into: Packed,
 ) -> tuple[Matrix, Matrix]:
-    """Mean (n,) and covariance (n, n) corrected by readings of one instant: all accelerations, then all rates.
+    """Mean (n,) and covariance (n, n) corrected by readings of one instant, equation (33) with R of (60).
+
+    All accelerations come first, then all rates.
 
     Parameters
     ----------
@@ -410,6 +413,7 @@ class PaperFilter:
         n, accelerometer = chain.count, paper.accelerometer_stddev_m_s2
         # Where the published state, headings and rates first, finds its parts in the filter's.
         self._places = np.r_[2 * n : 4 * n, 0 : 2 * n, 4 * n : self._size]
+        # Q of (59), Table IV.
         noise, largest = np.zeros(self._size), np.full(self._size, math.inf)
         noise[:n], noise[n : 2 * n] = paper.mass_noise_kg / chain.masses, paper.inertia_noise_kg_m2 / chain.inertias
         noise[2 * n : 3 * n], noise[3 * n : 4 * n] = paper.heading_noise_rad, paper.rate_noise_rad_s
@@ -422,9 +426,9 @@ class PaperFilter:
             configuration.imu_model == "physical",
             noise**2 * paper.rate_hz,
             self._largest,
-            np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),
+            np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),  # R of (60), Table IV
             SPREAD,
-            BENT,
+            BENT if paper.iterated else math.inf,
         )
 
     @property

@@ -144,6 +144,11 @@ class ThrusterConfiguration:
         "s",
     )
     dead_band_n: float = non_negative(0.06, "commands below do not start a thruster, at most", "N")
+    commands: str = parameter(
+        "",
+        "table (.csv) of thrusts that the simulated robot of the scenario `thrusters` is sent, as `observability "
+        "thruster_chain --design` writes it; empty: the paper's square waves",
+    )
 
     def faults(self) -> Iterable[str]:
         """A least time constant above the largest."""
@@ -217,6 +222,9 @@ class PaperConfiguration:
     inertia_noise_kg_m2: float = non_negative(7e-6, "process noise of a step, of each inertia", "kg m^2")
     accelerometer_stddev_m_s2: float = positive(0.01, "white noise of a sample, each axis", "m/s^2")
     gyro_stddev_rad_s: float = positive(1e-3, "white noise of a sample", "rad/s")
+    iterated: bool = parameter(
+        True, "iterate corrections where readings bend within the uncertainty; false: correct once, as the paper"
+    )
 
 
 @dataclass(frozen=True)

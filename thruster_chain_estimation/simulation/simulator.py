@@ -10,15 +10,19 @@ laboratory's mixture that excites everything.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import Recording, Series, imu_channel, stamps_between, truth_channel
+from onboard_estimation.contract.laboratory_files import read_table
 from onboard_estimation.contract.signals import digits, first_order, sampled, wandered
 from onboard_estimation.contract.simulated import Changing
+from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.filtering.planar import planar_poses
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.space import command_channel, true_parameters_channel
@@ -254,6 +258,17 @@ def square_waves(count: int, amplitude_n: float = 1.0, without: int | None = Non
         return pulse[:, None] * use
 
     return pattern
+
+
+def recorded_commands(file: str, count: int) -> Pattern:
+    """Those of a table `stamp_ns, u1, ...` from the start of the recording on, each until the next; UserError."""
+    path = Path(file)
+    columns = tuple(f"u{link}" for link in range(1, count + 1))
+    table = read_table(path.parent, path.name.removesuffix(".gz").removesuffix(".csv"), columns)
+    if table is None:
+        raise UserError(f"thruster.commands: there is no table {file} (.csv or .csv.gz)")
+    held = HeldValues(table.stamps_ns, table.values)
+    return lambda time_s: np.nan_to_num(held.at(np.round(NANOSECONDS_PER_SECOND * np.asarray(time_s)).astype(np.int64)))
 
 
 def laboratory_mixture(
