@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numba.core.registry import CPUDispatcher
 
-from benchmarks.hopper.trials import CONFIGURATION, unknown
+from benchmarks.hopper.trials import unknown
 from benchmarks.measuring import Row, case, interleaved, rounded
 from hopper_estimation.estimators import vertical_kernels as kernels
 from hopper_estimation.estimators.filters import body_of, filters_of, state_filter
 from hopper_estimation.model import phases
-from hopper_estimation.paper.trials import FIRST_TRAINING_SEED, START_S, at_heights, simulated
+from hopper_estimation.paper.trials import CONFIGURATION, FIRST_TRAINING_SEED, START_S, at_heights, simulated
 from hopper_estimation.training.filter_training import PAPERS_FORM, FilterObjective
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import Settings

@@ -132,7 +132,10 @@ def judged_errors(
     if share >= _IN_ORDER and least >= 1.0 / _NEAR and most <= _NEAR:
         return "reproduced", f"within a factor of {_NEAR}: {order}; {size}."
     outcome: Outcome = "partly" if share >= _MOST else "not reproduced"
-    return outcome, f"{order}, but {size}: another robot's shocks, offsets and mount."
+    return (
+        outcome,
+        f"{order}, but {size}: here it is trained on the robot that it runs on, whose sensors are simulated.",
+    )
 
 
 def here_as_printed(
