@@ -22,7 +22,7 @@ _PHASE_COLOURS = ("#DDEEFF", "#FFE0CC", "#FFF3CC", "#DDF3E4", "#EEEEEE")
 def ground_figure(errors: Mapping[str, Mapping[str, Array]]) -> Figure:
     """By floor and way (R, HOPS + 1) errors of the ground's height: their mean size from hop to hop."""
     figure = Figure()
-    axes = panels_of(figure, "Ground height over thirty hops", "KF1", (), len(errors), 1.7)[:, 0]
+    axes = panels_of(figure, "Ground height", "KF1, over thirty hops", (), len(errors), 1.7, gap_in=0.55)[:, 0]
     for one, (floor, ways) in zip(axes, errors.items(), strict=True):
         for colour, (way, values) in zip(SERIES, ways.items(), strict=False):
             one.plot(np.arange(HOPS + 1), np.abs(values).mean(axis=0), color=colour, label=way)
@@ -38,7 +38,7 @@ def sensing_figure(errors: Mapping[tuple[str, float], Errors]) -> Figure:
     scenarios = list(dict.fromkeys(name for name, _ in errors))
     rates = list(dict.fromkeys(rate for _, rate in errors))
     figure = Figure()
-    axes = panels_of(figure, "Errors by sensing frequency", "KF1 trained at 840 Hz, hops of 3 m", (), 2, 2.2, 2)
+    axes = panels_of(figure, "Sensing frequency", "KF1 trained at 840 Hz", (), 2, 2.2, 2)
     time_s = BIN_S * (np.arange(BINS) + 0.5)
     for column, name in enumerate(scenarios):
         for row, quantity in enumerate(("height (m)", "velocity (m/s)")):
