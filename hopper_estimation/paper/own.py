@@ -35,9 +35,7 @@ def own_items(
     """
     trials = trials_of(configuration, recordings)
     hops = sum(len(one.hops.cycles) for one in trials)
-    rows = {f"{name}, as shipped": _errors(configuration, name, shipped(name), trials) for name in ("kf1", "kf2")}
-    rows |= {f"{name}, as shipped": _errors(configuration, name, shipped(name), trials) for name in ("eskf1", "eskf2")}
-    rows["kf3, as shipped"] = _errors(configuration, "kf3", shipped("kf3"), trials)
+    rows = {f"{name}, as shipped": _errors(configuration, name, shipped(name), trials) for name in (*PAPERS, "kf3")}
     rows["kf1, Table II"] = _errors(configuration, "kf1", paper_entry(), trials)
     if all(np.isfinite(one.signals["leg"]).any() for one in trials):
         rows |= {name: _errors(configuration, name, untrained_entry(), trials) for name in ("ba1", "dr1")}
@@ -53,7 +51,7 @@ def own_items(
         best, where = last["kf1, trained on the others"], f"trained on {len(trials) - 1} of them"
     outcome, because = _judged(paper, best, where)
     yield Item("Table III", "errors of the estimators on these recordings", outcome, because, tuple(tables))
-    yield _hop(trials[0])
+    yield _hop(configuration, trials[0])
     found = [(one.name, agility_of(one.hops.cycles)) for one in trials]
     names = ("hop_height_m", "stance_s", "stance_and_rebound_s", "cycle_s", "vertical_jumping_agility_m_s",
              "hopping_agility_m_s")  # fmt: skip
@@ -92,10 +90,9 @@ def _judged(paper: Paper, found: Mapping[str, float], where: str) -> tuple[Outco
     return "partly" if within else "not reproduced", words
 
 
-def _hop(trial: Trial) -> Item:
+def _hop(configuration: HopperConfiguration, trial: Trial) -> Item:
     """Figure 7 of the second hop."""
-    entry = shipped("kf1")
-    errors, run = judged(HopperConfiguration(), "kf1", entry, trial)
+    errors, run = judged(configuration, "kf1", shipped("kf1"), trial)
     cycles = trial.hops.cycles
     span = float(cycles.touchdown_s[1]) - 0.2, float(cycles.next_touchdown_s[1]) + 0.2
     draw = partial(hops_figure, f"A hop of {trial.name}", [trial], [run.out], [span])
