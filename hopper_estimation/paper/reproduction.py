@@ -133,7 +133,7 @@ def optimum(paper: Paper, study: Study) -> Item:
         errors = [shown(values_of(study.known[name], one)) for one in ("m1", "m2", "m3")]
         times = [shown(values_of(study.known[name], one), 1000.0) for one in ("m4_zero", "m4")]
         worth.append((name if name != "kf1" else "KF1 trained here", *errors, *times))
-    m3 = {name: float(np.median(values_of(study.known[name], "m3"))) for name in SUBJECTS if name in study.known}
+    m3 = {name: float(np.median(values_of(study.known[name], "m3"))) for name in SUBJECTS}
     columns = "KF1", "M1 (%)", "M2 (%)", "M3 (%)", "M4, velocity's zero (ms)", "M4, trained delay off (ms)"
     outcome: Outcome = "reproduced" if len(inside) == known else "partly" if len(inside) >= 2 else "not reproduced"
     apart = abs(m3[ALL_ENTERED] - m3[TABLE_TWO])

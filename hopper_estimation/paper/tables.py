@@ -34,8 +34,6 @@ ROWS = {
 }
 """Of Table III: which of the filters it is (empty: the controlled ones), and the words for it and what controls."""
 OURS = {
-    "kf3, parameters of its own": "KF3, parameters of its own",
-    "kf1, delays searched": "KF1, delays searched",
     TABLE_TWO: "KF1, Table II held, rest trained",
     ALL_ENTERED: "KF1, all of Table II entered",
     "ba1_best": "ours: BA1 at its best",
