@@ -170,8 +170,9 @@ def agilities(paper: Paper) -> Item:
         printed = one["jumping_m_s"], one["hopping_m_s"]
         off += [abs(a - b) for a, b in zip(ours, printed, strict=True)]
         cells = [f"{value:.2f}" for pair in zip(printed, ours, strict=True) for value in pair]
-        rows.append((name, f"{height:g}", *cells))
-    headings = ("robot", "hop height (m)", "jumping agility, printed (m/s)", "here (m/s)",
+        rows.append((name, *(f"{one[key]:g}" for key in ("height_m", "stance_to_apex_s", "cycle_s")), *cells))
+    headings = ("robot", "hop height (m)", "stance through apex (s)", "cycle (s)",
+                "jumping agility, printed (m/s)", "jumping agility, here (m/s)",
                 "hopping agility, printed (m/s)", "hopping agility, here (m/s)")  # fmt: skip
     outcome: Outcome = "reproduced" if max(off) <= _WITHIN["agility"] else "partly"
     because = f"within {max(off):.3f} m/s, from the printed heights and times, which are rounded."
