@@ -63,25 +63,29 @@ class Subject(NamedTuple):
         Estimator that is trained; empty: its parameters are the package's, if it has any.
     from_table
         Whether the filter's values of Table II are held.
+    scenario
+        In which it is judged.
     """
 
     estimator: str
     trained: str = ""
     from_table: bool = False
+    scenario: str = "hardware"
 
     @property
     def learner(self) -> Subject:
         """What is trained for it."""
-        return self._replace(estimator=self.trained)
+        return self._replace(estimator=self.trained, scenario="hardware")
 
 
 PAPERS = {name: Subject(name, name) for name in ("kf1", "kf2", "eskf1", "eskf2")}
-TABLE_TWO, ALL_ENTERED = "Table II, rest trained", "Table II, all entered"
+TABLE_TWO, ALL_ENTERED, FOREIGN = "Table II, rest trained", "Table II, all entered", "kf1, foreign effects"
 SUBJECTS = {
     **PAPERS,
     "kf3": Subject("kf3_kf1", "kf1"),
     TABLE_TWO: Subject("kf1", "kf1", from_table=True),
     ALL_ENTERED: Subject("kf1", "kf1", from_table=True),
+    FOREIGN: Subject("kf1", "kf1", scenario="foreign"),
     **{name: Subject(name) for name in ("ba1", "dr1", "ba1_best", "dr1_best", "bounce")},
 }
 _FILTER = ("state_cutoff_hz", "phase_cutoff_hz", "switching_g", "acceleration_stddev_m_s2", "velocity_stddev_m_s",
@@ -95,13 +99,13 @@ class Size(NamedTuple):
     robots, robots that hop by estimates and for what share of `CONTROL_S`, robots of Figure 5 and of each frequency."""
 
     training_seeds: int = 5
-    other_seeds: int = 1
+    other_seeds: int = 2
     robots: int = 8
-    test_robots: int = 6
-    controlled_robots: int = 2
+    test_robots: int = 10
+    controlled_robots: int = 3
     control_share: float = 1.0
-    ground_robots: int = 3
-    sensing_robots: int = 3
+    ground_robots: int = 5
+    sensing_robots: int = 5
 
     @property
     def about(self) -> str:
@@ -214,10 +218,10 @@ class Judged(NamedTuple):
     cycles: HopCycles
 
 
-def judged_known(task: tuple[str, FilterEntry, Size]) -> list[Judged]:
+def judged_known(task: tuple[Subject, FilterEntry, Size]) -> list[Judged]:
     """A filter on the test robots, which are controlled by their true state."""
-    estimator, entry, size = task
-    return [_of_trial(estimator, entry, trial) for trial in judged_on(size.test_robots)]
+    subject, entry, size = task
+    return [_of_trial(subject.estimator, entry, trial) for trial in judged_on(size.test_robots, subject.scenario)]
 
 
 def judged_controlled(task: tuple[FilterEntry, int, str, Size]) -> Judged:
@@ -300,7 +304,7 @@ def studied(size: Size) -> Study:
         for name, subject in SUBJECTS.items()
         for seed in (size.seeds(subject.learner) if subject.trained else (0,))
     ]
-    judging = [(SUBJECTS[name].estimator, entry_of(name, found, seed), size) for name, seed in runs]
+    judging = [(SUBJECTS[name], entry_of(name, found, seed), size) for name, seed in runs]
     known: dict[str, list[list[Judged]]] = {}
     for (name, _), one in zip(runs, all_of(judged_known, judging), strict=True):
         known.setdefault(name, []).append(one)

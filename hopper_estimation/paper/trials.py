@@ -45,11 +45,9 @@ def simulated(scenario: str, variant: str, seconds: float, seed: int) -> Trial:
     return trial_of(CONFIGURATION, f"{variant}, seed {seed}", recorded(scenario, variant, seconds, seed))
 
 
-def at_heights(seeds: Iterable[int], hopping_s: Mapping[str, float]) -> list[Trial]:
+def at_heights(seeds: Iterable[int], hopping_s: Mapping[str, float], scenario: str = "hardware") -> list[Trial]:
     """Of robots at several commanded heights, so long each."""
-    return [
-        simulated("hardware", gait, START_S + seconds, seed) for seed in seeds for gait, seconds in hopping_s.items()
-    ]
+    return [simulated(scenario, gait, START_S + seconds, seed) for seed in seeds for gait, seconds in hopping_s.items()]
 
 
 @lru_cache(maxsize=2)
@@ -60,9 +58,9 @@ def learned_from(training_seed: int, robots: int) -> list[Trial]:
 
 
 @lru_cache(maxsize=2)
-def judged_on(robots: int) -> list[Trial]:
+def judged_on(robots: int, scenario: str = "hardware") -> list[Trial]:
     """The test robots, controlled by their true state."""
-    return at_heights(range(FIRST_TEST_SEED, FIRST_TEST_SEED + robots), TEST_S)
+    return at_heights(range(FIRST_TEST_SEED, FIRST_TEST_SEED + robots), TEST_S, scenario)
 
 
 def told(name: str, entry: FilterEntry, trial: Trial) -> Filtered:
