@@ -131,10 +131,8 @@ def judged_errors(
     if share >= _IN_ORDER and least >= 1.0 / _NEAR and most <= _NEAR:
         return "reproduced", f"within a factor of {_NEAR}: {order}; {size}."
     outcome: Outcome = "partly" if share >= _MOST else "not reproduced"
-    return (
-        outcome,
-        f"{order}, but {size}: simulated robots lack some of what real ones do.",
-    )
+    why = ": simulated robots lack some of what real ones do" if np.median(ratios) < 1.0 else ""
+    return outcome, f"{order}, but {size}{why}."
 
 
 def here_as_printed(
