@@ -17,6 +17,7 @@ from hopper_estimation.simulation.simulator import VARIANTS, HopperSimulation
 from onboard_estimation.base.measurement import Channel, Matrix
 from onboard_estimation.contract.description import Shapes
 from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.reproduced import Reproduced
 from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive
 from onboard_estimation.contract.trained import Trained
@@ -34,6 +35,7 @@ class HopperRobot(
     WithTrueRates[HopperConfiguration],
     Trained[HopperConfiguration],
     Reported[HopperConfiguration],
+    Reproduced[HopperConfiguration],
 ):
     """MultiMo-MHR and other robots that hop on one springy leg, with thrust in flight."""
 
@@ -133,6 +135,10 @@ class HopperRobot(
     check_model = offline("hopper_estimation.estimators.filters:load_filters")
     train = offline("hopper_estimation.training.training:train_hopper")
     """Parameters of one filter or of all, see `filter_training`."""
+
+    paper = "hopping"
+    reproduce = offline("hopper_estimation.paper.reproduction:reproduce")
+    """On KF1, its error-state siblings, and hopping by their estimates."""
 
     def urdf(self, configuration: HopperConfiguration) -> str:
         """Body and leg."""

@@ -10,24 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from benchmarks.hopper.trials import (
-    CONFIGURATION,
-    FILTERS,
-    ROBOT,
-    deviations,
-    filter_row,
-    judged_filter,
-    recorded,
-    simulated,
-    told,
-    unknown,
-    unknown_recording,
-)
+from benchmarks.hopper.trials import FILTERS, deviations, filter_row, judged_filter, unknown, unknown_recording
 from benchmarks.measuring import Array, Row, in_turns, rms, row
 from hopper_estimation.estimators.filters import filters_of
 from hopper_estimation.estimators.samples import NOMINAL_DT_S, taken_of
 from hopper_estimation.model.configuration import HIGH_G, HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import APEX, SIGNAL, TOUCHDOWN, Records
+from hopper_estimation.paper.trials import CONFIGURATION, ROBOT, recorded, simulated, told
 from hopper_estimation.simulation.foreign_effects import ForeignScenario, foreign_scenario
 from hopper_estimation.simulation.simulator import HopperSimulation
 from hopper_estimation.training.filter_calibration import Trial, trial_of

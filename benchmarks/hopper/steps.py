@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numba.core.registry import CPUDispatcher
 
-from benchmarks.hopper.trials import CONFIGURATION, FIRST_TRAINING_SEED, START_S, at_heights, simulated, unknown
+from benchmarks.hopper.trials import unknown
 from benchmarks.measuring import Row, case, interleaved, rounded
 from hopper_estimation.estimators import vertical_kernels as kernels
 from hopper_estimation.estimators.filters import body_of, filters_of, state_filter
 from hopper_estimation.model import phases
-from hopper_estimation.training.filter_training import FilterObjective
+from hopper_estimation.paper.trials import CONFIGURATION, FIRST_TRAINING_SEED, START_S, at_heights, simulated
+from hopper_estimation.training.filter_training import PAPERS_FORM, FilterObjective
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import Settings
 
@@ -111,7 +112,7 @@ def hopper_training(quick: bool) -> list[Row]:
     }
     searches = {}
     for (form, stamps, threads), trials in learned.items():
-        objective = FilterObjective(CONFIGURATION, form, trials, threads, delays=form != "kf1")
+        objective = FilterObjective(CONFIGURATION, form, trials, threads, PAPERS_FORM if form == "kf1" else {})
         name = f"{form}, {threads} thread{'s' if threads > 1 else ''}{stamps}"
         searches[name] = partial(minimise, "genetic", objective.problem(), objective, settings)
     results = {name: search() for name, search in searches.items()}

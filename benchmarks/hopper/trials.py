@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,40 +10,16 @@ from numpy.typing import NDArray
 
 from benchmarks.measuring import Array, Row, cells_row, recordings
 from hopper_estimation.estimators.filters import FilterEntry
-from hopper_estimation.model.configuration import HopperConfiguration
-from hopper_estimation.training.filter_calibration import Filtered, Trial, filtered, trial_of
+from hopper_estimation.paper.trials import CONFIGURATION, ROBOT
+from hopper_estimation.training.filter_calibration import Trial, trial_of
 from hopper_estimation.training.filter_calibration import judged as judged_hops
 from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording
-from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.judging.options import EvaluateOptions
-from onboard_estimation.judging.simulated_bags import simulated_recording
 
-ROBOT, CONFIGURATION = find_robot("hopper"), HopperConfiguration()
 FILTERS = ("bounce", "kf1", "dr1_best", "bounce_encoder")
-FIRST_TRAINING_SEED, FIRST_TEST_SEED = 900_000, 7000
-START_S = 6.0
-"""A run begins with rest on the ground and the flight to its first drop."""
-HEIGHTS_M = {"1m": 1.0, "2m": 2.0, "3m": 3.0, "4m": 4.0}
 CHANGE_M = 0.3
 _UNKNOWN = ("robot_1", "robot_2", "robot_3", "robot_4")
-
-
-def recorded(scenario: str, variant: str, seconds: float, seed: int) -> LoadedRecording:
-    """A simulated recording, as an evaluation reads a bag."""
-    return simulated_recording(ROBOT, CONFIGURATION, scenario, variant, seconds, seed)
-
-
-def simulated(scenario: str, variant: str, seconds: float, seed: int) -> Trial:
-    """The same as a trial of filters."""
-    return trial_of(CONFIGURATION, f"{variant}, seed {seed}", recorded(scenario, variant, seconds, seed))
-
-
-def at_heights(seeds: Iterable[int], hopping_s: Mapping[str, float]) -> list[Trial]:
-    """Of robots at several commanded heights, so long each."""
-    return [
-        simulated("hardware", gait, START_S + seconds, seed) for seed in seeds for gait, seconds in hopping_s.items()
-    ]
 
 
 def unknown_recording(name: str) -> LoadedRecording:
@@ -54,12 +30,6 @@ def unknown_recording(name: str) -> LoadedRecording:
 def unknown(count: int = 4) -> list[Trial]:
     """The robots of unknown build."""
     return [trial_of(CONFIGURATION, name, unknown_recording(name)) for name in _UNKNOWN[:count]]
-
-
-def told(name: str, entry: FilterEntry, trial: Trial) -> Filtered:
-    """What a filter says over a recording, from its first drop on."""
-    zz, zv, vv = entry.start_covariance
-    return filtered(CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
 
 
 class Judged(NamedTuple):

@@ -63,7 +63,7 @@ def hop_figures(
             given_s = (heights.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
             command = commands_at(truth.cycles.apex_s, given_s, heights.values[:, 2])
         hops |= hop_errors(truth, result.time_s, height, velocity, cycles, command).summary()
-        out["agility_true"] = _agility(truth.cycles)
+        out["agility_true"] = agility_of(truth.cycles)
         if configuration.ground_changes:
             out["ground"] = _ground(events, landed_m, truth)
         span = (float(truth.time_s[0]), float(truth.time_s[-1]))
@@ -71,7 +71,7 @@ def hop_figures(
             match_events(truth.events, events, kind, span, truth.unknown_s) for kind in range(len(phases.EVENTS))
         ]
         out["events"] = {name: one.summary() for name, one in zip(phases.EVENTS, timings, strict=True)}
-    out["agility_estimated"] = _agility(cycles)
+    out["agility_estimated"] = agility_of(cycles)
     return {name: value for name, value in out.items() if value}
 
 
@@ -110,7 +110,8 @@ def _ground(events: HopEvents, landed_m: Array, truth: TrueHops) -> dict[str, An
     return out | {"ground_height_final_error_m": float(error[-1])}
 
 
-def _agility(cycles: HopCycles) -> dict[str, Any]:
+def agility_of(cycles: HopCycles) -> dict[str, Any]:
+    """Means over hops, see `agility.summary`."""
     # An estimate that is far off may tell of an apex below the standing height: that is no hop to be agile in.
     hop, drop, stance_s = cycles.hop_height_m, cycles.drop_height_m, cycles.liftoff_s - cycles.touchdown_s
     rising_s, falling_s = cycles.apex_s - cycles.liftoff_s, cycles.touchdown_s - cycles.previous_apex_s

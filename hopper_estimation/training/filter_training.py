@@ -13,9 +13,10 @@ whose apex was not seen counts as an error of 100 %.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numba import njit
@@ -54,7 +55,8 @@ SEARCHED: dict[str, tuple[int, ...]] = {
     "kf3": _COMMON,
 }
 """Which parameters each filter has; the others stay at values that they do not look at."""
-_DELAYS = (phases.DELAY_TD, phases.DELAY_MS, phases.DELAY_LO)
+PAPERS_FORM = dict.fromkeys((phases.DELAY_TD, phases.DELAY_MS, phases.DELAY_LO), 0.0)
+"""Held parameters of a filter as the paper has it: no delays of detection."""
 
 RMSE_WEIGHT = 0.01
 RMSE_STEPS = 4
@@ -76,8 +78,8 @@ class FilterObjective:
         One of `SEARCHED`.
     threads
         That share a population; 0: one a core.
-    delays
-        Whether the delays of event detection are among the parameters, else they are zero.
+    held
+        Values, by their places, of parameters that are not searched.
     """
 
     def __init__(
@@ -86,10 +88,11 @@ class FilterObjective:
         estimator: str,
         trials: Sequence[Trial],
         threads: int = 0,
-        delays: bool = True,
+        held: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
         self.estimator = estimator
-        self.places = tuple(place for place in SEARCHED[estimator] if delays or place not in _DELAYS)
+        self.places = tuple(place for place in SEARCHED[estimator] if place not in held)
+        self._held = held
         self._body = body_of(configuration)
         self._threads = threads or os.cpu_count() or 1
         self._filter = state_filter(estimator, configuration.robot)
@@ -113,6 +116,7 @@ class FilterObjective:
     def full(self, population: Array) -> Array:
         """(P, 18) parameter vectors from those that are searched (P, n)."""
         out = np.tile(neutral_parameters(), (len(population), 1))
+        out[:, list(self._held)] = list(self._held.values())
         out[:, list(self.places)] = population
         return out
 
@@ -161,7 +165,7 @@ def neutral_parameters() -> Array:
     values = np.array(middle)
     values[[phases.VEL2, phases.VEL1, phases.VEL0, phases.CH1, phases.CH0, phases.THRUST0]] = 0.0
     values[phases.THRUST1] = 1.0
-    values[list(_DELAYS)] = 0.0
+    values[list(PAPERS_FORM)] = 0.0
     return values
 
 
@@ -236,9 +240,11 @@ def train_filter(
     trials: Sequence[Trial],
     search: HopperTrainingConfiguration,
     progress: Callable[[Progress], None] | None = None,
+    held: Mapping[int, float] = MappingProxyType({}),
 ) -> TrainedFilter:
-    """Search a filter's parameters on trials and calibrate it with them."""
-    objective = FilterObjective(configuration, estimator, trials, search.threads, search.delays)
+    """Search a filter's parameters on trials, but for those that are `held`, and calibrate it with them."""
+    held = dict(held) if search.delays else {**PAPERS_FORM, **held}
+    objective = FilterObjective(configuration, estimator, trials, search.threads, held)
     problem, budget = objective.problem(), Settings(search.individuals, search.generations)
 
     def costs(population: Array) -> Array:

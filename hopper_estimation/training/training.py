@@ -212,10 +212,11 @@ def write_sensitivity(result: Sensitivity, path: Path, title: str) -> None:
     UserError
         The file cannot be written.
     """
-    write_figure(path, partial(_figure, result, title))
+    write_figure(path, partial(sensitivity_figure, result, title))
 
 
-def _figure(result: Sensitivity, title: str) -> Figure:
+def sensitivity_figure(result: Sensitivity, title: str) -> Figure:
+    """Of `write_sensitivity`."""
     figure = Figure(figsize=(10.0, 4.8), layout="constrained")
     axes, changes = figure.subplots(), result.changes_percent
     finite = np.where(np.isfinite(result.cost_changes_percent), result.cost_changes_percent, np.nan)

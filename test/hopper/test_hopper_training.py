@@ -122,7 +122,7 @@ def with_real_stamps(trial: Trial) -> Trial:
 @pytest.mark.parametrize(("name", "real"), [("eskf2", False), ("kf1", True), ("bounce", True)])
 def test_the_cost_is_that_of_the_formula(name: str, real: bool, trials: list[Trial]) -> None:
     trials = [with_real_stamps(one) for one in trials] if real else trials
-    objective = FilterObjective(CONFIGURATION, name, trials, 1, delays=True)
+    objective = FilterObjective(CONFIGURATION, name, trials, 1)
     rng = np.random.default_rng(1)
     lower, upper = np.array(objective.problem().lower), np.array(objective.problem().upper)
     hand = plain_parameters()[list(objective.places)]
@@ -133,7 +133,7 @@ def test_the_cost_is_that_of_the_formula(name: str, real: bool, trials: list[Tri
     assert len(set(costs.tolist())) == 4
     assert 0.0 < costs[0] < 1.0
     # Neither threads nor what else is computed with it change a cost.
-    several = FilterObjective(CONFIGURATION, name, trials, 3, delays=True)(np.tile(population, (4, 1)))
+    several = FilterObjective(CONFIGURATION, name, trials, 3)(np.tile(population, (4, 1)))
     np.testing.assert_array_equal(several, np.tile(costs, 4))
 
 

@@ -1,0 +1,1 @@
+"""The paper on KF1 and its hopping phases, made again."""
