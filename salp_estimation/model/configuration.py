@@ -14,8 +14,8 @@ from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model.chain import Chain
 
 Axis = Literal["x", "y", "z", "-x", "-y", "-z"]
-RESIDUAL_FORMS = ("calibrated", "local", "gaussian_process")
-"""Of residual models, see `residual_model`."""
+RESIDUAL_FORMS, PAPER = ("calibrated", "local", "gaussian_process"), "paper"
+"""Of residual models, see `residual_model`; of the model of the paper's own filter, see `paper_filter`."""
 
 
 @dataclass(frozen=True)
