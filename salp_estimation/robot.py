@@ -16,6 +16,7 @@ from onboard_estimation.base.series import imu_channel, set_pose_channel
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.reproduced import Reproduced
 from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation, WithGaits
 from onboard_estimation.contract.trained import Identified, Smoothed, Trained
@@ -50,6 +51,7 @@ class SalpRobot(
     Identified[SalpConfiguration],
     WithGaits[SalpConfiguration],
     Observable[SalpConfiguration],
+    Reproduced[SalpConfiguration],
 ):
     """LandSalp and other planar chains with one gyro per link."""
 
@@ -63,6 +65,7 @@ class SalpRobot(
     run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
     model_parameter = "residual_model"
     training_forms = (*RESIDUAL_FORMS, PAPER)
+    paper = "landsalp"
     observability_title = "Observability of the joint angles"
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
@@ -189,6 +192,9 @@ class SalpRobot(
     check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS, PAPER)
     train = offline("salp_estimation.training.report:train_salp")
     """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
+
+    reproduce = offline("salp_estimation.paper.reproduction:reproduce")
+    """The paper's figures and numbers, with its own filter and ours."""
 
     def urdf(self, configuration: SalpConfiguration) -> str:
         """The chain, `link_1` as its root, so that `base_link` -> `link_1` stays the estimator's.

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from onboard_estimation.base.atomic_file import read_once
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.filtering.gating import Innovation
@@ -62,8 +63,6 @@ class PaperModel:
         (n, 2 N + 2) residuals: of a period's increments (m, m, rad, ...) and of the gyros (rad/s).
     hyper_parameters
         (2 N + 2, 3) signal variance, length, noise variance of each, of standardised inputs and outputs.
-    noise_factor
-        (2,) what Q and R are multiplied by; the paper: one.
     held_out
         (0, 6): its training holds out no runs, see `ResidualModel`.
     """
@@ -72,7 +71,6 @@ class PaperModel:
     inputs: Rows
     targets: Rows
     hyper_parameters: Rows
-    noise_factor: Vector = field(default_factory=lambda: np.ones(2))
     held_out: Rows = field(default_factory=lambda: np.zeros((0, 6)))
 
     @cached_property
@@ -89,12 +87,12 @@ class PaperModel:
         """The model of a file's arrays; UserError where they do not fit together."""
         n = len(header.sensors)
         values = model_file.fitting(arrays, _SHAPES, f"{path}", d=2 * n - 1, m=2 * n + 2)
-        if not (values["hyper_parameters"].min() > 0.0 and values["noise_factor"].min() > 0.0):
-            raise model_file.UserError(f"{path}: variances or lengths that are not positive; train it anew")
+        if values["hyper_parameters"].min() <= 0.0:
+            raise UserError(f"{path}: variances or lengths that are not positive; train it anew")
         return cls(header, **values)
 
 
-_SHAPES = {"inputs": "k d", "targets": "k m", "hyper_parameters": "m 3", "noise_factor": "2"}
+_SHAPES = {"inputs": "k d", "targets": "k m", "hyper_parameters": "m 3"}
 
 
 class ExactProcesses:
@@ -206,12 +204,18 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
     """Pose and shape of the chain as the paper estimates them, five times a second.
 
     A pose from outside replaces the filter's, whose joint angles stay.
+
+    Parameters
+    ----------
+    noise_factor
+        What Q and R are multiplied by: 1 in the paper.
     """
 
-    linearised = True
+    linearised = False  # sigma points reach 12 deg, over which the processes' means bend
 
-    def __init__(self, configuration: SalpConfiguration, model: PaperModel) -> None:
+    def __init__(self, configuration: SalpConfiguration, model: PaperModel, noise_factor: float = 1.0) -> None:
         super().__init__(configuration)
+        self._noise_factor = noise_factor
         self._chain, self._model = configuration.chain.build(), model
         self.space = self._chain.space()
         self._f, self._h = slice(0, self.space.dimension), slice(self.space.dimension, None)
@@ -254,11 +258,7 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
         points, weights = sigma_points(mean, covariance)
         step = self._chain.velocity(points[:, 3:], u) / RATE_HZ  # eq. (5)
         step += self._model.processes.means(self._inputs(points, u), self._f)
-        q = (
-            share
-            * self._model.noise_factor[0]
-            * self._model.processes.variances(self._inputs(mean[None], u)[0], self._f)
-        )
+        q = share * self._variances(mean, u, self._f)
         points = np.hstack([moved(points[:, :3], share * step[:, :3]), points[:, 3:] + share * step[:, 3:]])
         after: Vector = weights @ points
         apart = points - after
@@ -272,7 +272,7 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
         points, weights = sigma_points(mean, covariance)
         expected = self._chain.gyro_rates(points[:, 3:], u)  # eq. (6)
         expected = (expected + self._model.processes.means(self._inputs(points, u), self._h))[:, heard]
-        r = self._model.noise_factor[1] * self._model.processes.variances(self._inputs(mean[None], u)[0], self._h)
+        r = self._variances(mean, u, self._h)
         seen: Vector = weights @ expected
         apart = expected - seen
         s = (weights[:, None] * apart).T @ apart + np.diag(r[heard])
@@ -282,6 +282,9 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
         root = np.linalg.cholesky(s)
         nis = float(np.square(np.linalg.solve(root, innovation)).sum())
         return mean + gain @ innovation, 0.5 * (after + after.T), Innovation(innovation, root, nis, True)
+
+    def _variances(self, mean: Vector, u: Vector, outputs: slice) -> Vector:
+        return self._noise_factor * self._model.processes.variances(self._inputs(mean[None], u)[0], outputs)
 
     def _up_to(self, state: PaperState, stamp_ns: int, whole: bool) -> PaperState:
         """Predicted by all periods that are over until then, and by the begun one unless only whole ones count."""
@@ -307,7 +310,7 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
 
     def _published(self, state: PaperState, stamp_ns: int) -> Estimate:
         mean = state.mean.copy()
-        mean[2] = math.remainder(mean[2], 2.0 * math.pi)
+        mean[2:] = np.arctan2(np.sin(mean[2:]), np.cos(mean[2:]))
         return Estimate(stamp_ns, mean, self._turned(state.covariance, -mean[2]))
 
     @staticmethod

@@ -267,8 +267,8 @@ class PaperTraining:
         return [
             f"{training.point_count} points at {training.rate_hz:g} Hz of {len(training.runs)} runs, trained in "
             f"{self.duration_s:.1f} s.",
-            "The paper's own filter, for comparison: its standard deviations are what the processes say of the training "
-            "runs, and nothing is held out to judge them.",
+            "The paper's own filter, for comparison: its standard deviations are what the processes say of these runs, "
+            "and nothing is held out to judge them.",
         ]
 
     def tables(self) -> list[ReportTable]:
