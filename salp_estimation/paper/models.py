@@ -49,12 +49,12 @@ class Followed:
         """N."""
         return len(self.names) // 2 - 1
 
-    @property
-    def missed(self) -> Vector:
-        """(2 N + 2,) of the mean cycle, RMS of measured less modelled over RMS of measured."""
-        left = np.mean((self.measured_cycle - self.modelled_cycle) ** 2, axis=0)
-        out: Vector = np.sqrt(left / np.mean(self.measured_cycle**2, axis=0))
-        return out
+    def missed(self, *columns: int) -> float:
+        """Of the mean cycle, RMS of measured less modelled over RMS of measured, those columns together."""
+        chosen = list(columns)
+        measured = self.measured_cycle[:, chosen]
+        left = measured - self.modelled_cycle[:, chosen]
+        return float(np.sqrt(np.mean(left**2) / np.mean(measured**2)))
 
 
 _PHASES = 120
@@ -122,8 +122,9 @@ class Distribution:
 
     Attributes
     ----------
-    mean_in_errors
-        The mean over its standard error, which the spread of the means of whole cycles gives.
+    mean_in_errors, cycles_in_errors
+        The mean over its standard error, as if samples were independent; and the mean of whole cycles, by the spread of
+        these cycles' means.
     k_squared, p_value
         D'Agostino's and Pearson's test of normality, over all samples.
     """
@@ -131,6 +132,7 @@ class Distribution:
     mean: float
     stddev: float
     mean_in_errors: float
+    cycles_in_errors: float
     skewness: float
     excess_kurtosis: float
     k_squared: float
@@ -145,6 +147,7 @@ def distribution(values: Vector, cycle: int) -> Distribution:
     return Distribution(
         float(values.mean()),
         float(values.std()),
+        float(abs(values.mean()) / values.std() * np.sqrt(len(values))),
         float(abs(means.mean()) / error),
         float(skew(values)),
         float(kurtosis(values)),
