@@ -20,7 +20,6 @@ import numpy as np
 from benchmarks.measuring import Row, cells_row, in_turns, recordings, rms, row, scenario_hash
 from benchmarks.salp.runs import (
     CHANGES,
-    CONFIGURATION,
     GAIT_NAMES,
     OFF_DEG,
     SETTLE_S,
@@ -288,9 +287,9 @@ def salp_noise(quick: bool) -> list[Row]:
 def salp_hardware(quick: bool) -> list[Row]:
     """LandSalp in the scenario `hardware`: accuracy and consistency, with and without residual models.
 
-    The model is trained on seeds from 900000 up and judged on seeds from 100, 60 s each, twenty for the plain filter and
-    the calibrated one, six for others; further runs of the latter with gyros at 5 and 200 Hz, and of 180 s with a pose
-    of motion capture every 30 s. About an hour.
+    The model is trained on seeds from 900000 up and judged on seeds from 100, 60 s each, twenty for the plain filter
+    and the calibrated one, six for others; further runs of the latter with gyros at 5 and 200 Hz, and of 180 s with a
+    pose of motion capture every 30 s. About an hour.
     """
     gaits, many, seconds = (("left", "turning"), 2, 12.0) if quick else (GAIT_NAMES, 20, 60.0)
     data = TrainingSet(seeds=1) if quick else TrainingSet()

@@ -179,10 +179,10 @@ def _residuals(paper: Paper, models: Followed, name: str) -> Item:
         words, factor = display_unit(unit, one.stddev)
         shown.append(factor * column)
         units.append(words)
-        rows.append((
-            label, words, f"{factor * one.mean:.3g}", f"{factor * one.stddev:.3g}", f"{one.mean_in_errors:.1f}",
-            f"{one.cycles_in_errors:.1f}", f"{one.skewness:.2f}", f"{one.excess_kurtosis:.2f}", f"{one.k_squared:.0f}", f"{one.p_value:.1g}",
-        ))  # fmt: skip
+        sizes = (f"{factor * size:.3g}" for size in (one.mean, one.stddev))
+        errors = (f"{size:.1f}" for size in (one.mean_in_errors, one.cycles_in_errors))
+        shape = (f"{one.skewness:.2f}", f"{one.excess_kurtosis:.2f}", f"{one.k_squared:.0f}", f"{one.p_value:.1g}")
+        rows.append((label, words, *sizes, *errors, *shape))
     headings = (
         "residual", "unit", "mean", "deviation", "mean in its errors", "of whole cycles", "skewness",
         "excess kurtosis", "K^2", "normal: p",
@@ -196,9 +196,9 @@ def _residuals(paper: Paper, models: Followed, name: str) -> Item:
         "Figure 3",
         "residuals of the models, forward gait",
         _outcome(min(biased, lasting, skewed) > of / 2, min(biased, skewed) > of / 2),
-        f"of {len(left)} residuals ({printed} printed), {biased} of {of} means are more than three standard errors from "
-        f"zero as samples, {lasting} of {of} as means of whole cycles: residuals repeat themselves with the gait, and "
-        f"little but a gyro's bias is left of a cycle; {skewed} of {of} are not Gaussian (p below 0.001)",
+        f"of {len(left)} residuals ({printed} printed), {biased} of {of} means are more than three standard errors "
+        f"from zero as samples, {lasting} of {of} as means of whole cycles: residuals repeat themselves with the gait, "
+        f"and little but a gyro's bias is left of a cycle; {skewed} of {of} are not Gaussian (p below 0.001)",
         (ReportTable(f"Residuals at {rate_hz} Hz, {name}", headings, tuple(rows), headings[2:]),),
         partial(figures.histograms_figure, models.names, units, np.column_stack(shown), models.links),
         "Rates and gyros, measured less modelled, low-passed at 2 Hz.",
@@ -433,10 +433,11 @@ def _by_gait(paper: Paper, work: Work) -> Item:
         "the multi-gait filter on all gaits, and away from home",
         _outcome(similar and degraded, similar or degraded),
         f"joint RMSE {min(straight):.2f} to {max(straight):.2f} deg without turning, {max(turning):.2f} deg turning. "
-        f"Within 3 sigma: {home:.3f} on the day that taught, {others:.3f} on other days though five days taught. Residuals "
-        f"last: of the same day {same.instants_as_one:.1f} instants tell as much as one, of another day, from which a part "
-        f"of them stays, {last.instants_as_one:.1f}; Q and R count each. And they are {last.variance_ratio:.1f} times "
-        f"as large (variance) as the processes state; with both in Q and R {best:.3f} lie within 3 sigma",
+        f"Within 3 sigma: {home:.3f} on the day that taught, {others:.3f} on other days though five days taught. "
+        f"Residuals last: on the day that taught {same.instants_as_one:.1f} instants tell as much as one, on another "
+        f"day, where a part of them stays, {last.instants_as_one:.1f}; Q and R count each. And they are "
+        f"{last.variance_ratio:.1f} times as large (variance) as the processes state; with both in Q and R {best:.3f} "
+        "lie within 3 sigma",
         (
             ReportTable(title, headings, tuple(rows), headings[3:]),
             ReportTable(
