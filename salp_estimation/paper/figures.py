@@ -21,12 +21,16 @@ Rows = NDArray[np.float64]
 def gaits_figure(gaits: Mapping[str, DesignedGait]) -> Figure:
     """Figure 2: rim speeds, and joint angles against each other, over a cycle."""
     figure = Figure()
-    axes = panels_of(figure, "Gaits", "rim speeds, and joint angles of the quasi-static model", [], 2, 2.0, len(gaits))
+    axes = panels_of(
+        figure, "Gaits", "rim speeds, and joint angles of the quasi-static model", [], 2, 2.0, len(gaits), 0.4
+    )
     for column, (name, designed) in enumerate(gaits.items()):
         time_s = np.linspace(0.0, designed.gait.period_s, 200)
         for wheel, speeds in enumerate(100.0 * designed.gait.controls(time_s).T):
             axes[0, column].plot(time_s, speeds, color=SERIES[wheel], label=f"u_{wheel + 1}")
         axes[0, column].set_title(name, size=9)
+        axes[0, column].tick_params(labelsize=7)
+        axes[1, column].tick_params(labelsize=7)
         axes[1, column].plot(*np.rad2deg(designed.states[:, 3:5]).T, color=ESTIMATE)
         axes[1, column].set_xlabel("alpha_1, deg")
     axes[0, 0].set_ylabel("rim speed, cm/s")
@@ -39,7 +43,9 @@ def histograms_figure(names: Sequence[str], units: Sequence[str], values: Rows, 
     """Figure 3: histograms of residuals (K, m): motion above, gyros below; dashed: zero and mean."""
     moving = len(names) - links
     figure = Figure()
-    axes = panels_of(figure, "Residuals of the models", "dashed: zero (black) and the mean (red)", [], 2, 1.7, moving)
+    axes = panels_of(
+        figure, "Residuals of the models", "dashed: zero (black) and the mean (red)", [], 2, 1.7, moving, 0.6
+    )
     for number, (name, unit, column) in enumerate(zip(names, units, values.T, strict=True)):
         row, place = divmod(number, moving)
         here = axes[row, place]
@@ -47,6 +53,7 @@ def histograms_figure(names: Sequence[str], units: Sequence[str], values: Rows, 
         here.axvline(0.0, color="black", linestyle="--")
         here.axvline(column.mean(), color="red", linestyle="--")
         here.set_xlabel(f"{name}, {unit}", size=8)
+        here.tick_params(labelleft=False)
     for empty in axes[1, links:]:
         empty.set_visible(False)
     return figure

@@ -94,7 +94,7 @@ def plan(paper: Paper, quick: bool) -> Plan:
     if quick:
         return Plan(1, 1, 16.0, 24.0, 300, ("forward", "left", "turning"), held_out=False)
     printed = partial(paper.figure, "Section V-B")
-    return Plan(2, 3, printed("training_duration_s") / len(GAITS), 60.0, printed("training_points"))
+    return Plan(2, 2, printed("training_duration_s") / len(GAITS), 48.0, printed("training_points"))
 
 
 def reproduce(
@@ -473,7 +473,7 @@ def _observability(configuration: SalpConfiguration, paper: Paper, work: Work) -
         _outcome(early and first and far, early or first),
         f"actuator {strongest} contributes most; the standard deviation of alpha_1 follows Lambda {seen.lag_s:.2f} s "
         f"later with a rank correlation of {seen.strongest:.2f}; the robot moves by {moved_cm:.0f} cm in "
-        f"{drive.duration_s:g} s ({printed('left_gait_translation_cm')} printed, of a gait whose coefficients are not)",
+        f"{drive.duration_s:g} s ({printed('left_gait_translation_cm')} printed, of a gait and a time that are not)",
         (ReportTable(f"Observability, {drive.name}", ("number", "printed", "ours"), rows, ("printed", "ours")),),
         partial(figures.observability_figure, run, total, parts),
         "Error with 3 sigma, the heuristic at the true joint angles, its share of each actuator, commands.",

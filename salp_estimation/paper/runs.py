@@ -19,6 +19,7 @@ from onboard_estimation.filtering.consistency import effective_sample_size, nees
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
+from salp_estimation.estimators.chain_estimator import COMMAND, STANDING_M_S
 from salp_estimation.estimators.estimator import SalpEstimator
 from salp_estimation.estimators.paper_filter import FRESH_S, RATE_HZ, PaperFilter, PaperModel, load_trained
 from salp_estimation.estimators.residual_estimator import ResidualEstimator, initial_covariance
@@ -36,6 +37,7 @@ Rows = NDArray[np.float64]
 
 OURS_RATE_HZ = 50.0
 """Gyros' rate that our filters are given; the paper's takes the last sample of each period."""
+_LOOKED_AT = 5000  # stamps, for the truth's first one
 
 
 @dataclass(frozen=True)
@@ -133,19 +135,26 @@ def true_states(configuration: SalpConfiguration, recording: LoadedRecording, at
 
 
 def judged(configuration: SalpConfiguration, recording: LoadedRecording, one: Filter) -> Judged:
-    """A filter from the true state, told as surely as in section V-B, at its estimates, `RATE_HZ` at the most."""
+    """A filter from the true state, told as surely as in section V-B, at its estimates, `RATE_HZ` at the most.
+
+    The paper's begins with the drive.
+    """
     estimator, chain = one.built(configuration), configuration.chain
     space, size = estimator.space, len(chain.link_names) + 2
-    stamps_ns = np.unique(np.concatenate([series.stamps_ns for series in recording.series]))
-    begin = int(np.argmax(np.isfinite(true_states(configuration, recording, stamps_ns[:5000])).all(axis=1)))
+    papers, ours = isinstance(estimator, PaperFilter), isinstance(estimator, ResidualEstimator)
+    command = next(series for series in recording.series if series.channel.sensor == COMMAND)
+    commanded = rim_speeds(chain, command)
+    stamps_ns = np.unique(np.concatenate([series.stamps_ns for series in recording.series]))[:_LOOKED_AT]
+    ready = np.isfinite(true_states(configuration, recording, stamps_ns)).all(axis=1)
+    if papers:  # it knows nothing of a robot at rest
+        ready &= np.abs(in_force(*commanded, stamps_ns)).max(axis=1) > STANDING_M_S
+    begin = int(np.argmax(ready))
     start_ns = int(stamps_ns[begin])
-    ours = isinstance(estimator, ResidualEstimator)
     covariance = initial_covariance(configuration) if ours else configuration.initial_covariance()
     mean = np.zeros(space.coordinate_count)
     mean[:size] = true_states(configuration, recording, stamps_ns[begin : begin + 1])[0]
     initial = Estimate(start_ns, mean, covariance)
     channels = [series.channel for series in recording.series]
-    papers = isinstance(estimator, PaperFilter)
     measurements = list(recording.measurements()) if papers else thinned(recording.series, OURS_RATE_HZ)
     record = list(Pipeline(estimator, channels, initial, configuration.lag_s).run(measurements))
     slots = (np.array([estimate.stamp_ns for estimate in record]) - start_ns) * RATE_HZ // NANOSECONDS_PER_SECOND
@@ -161,14 +170,13 @@ def judged(configuration: SalpConfiguration, recording: LoadedRecording, one: Fi
     spreads[:, 3:, 3:] += noise["joint_angles"]
     true, at_ns = true[known], at_ns[known]
     errors = -np.array([base.minus(*pair) for pair in zip(true, means, strict=True)])
-    command = next(series for series in recording.series if series.channel.sensor == "actuators/command")
     return Judged(
         (at_ns - start_ns) / NANOSECONDS_PER_SECOND,
         errors,
         np.sqrt(np.diagonal(spreads, axis1=1, axis2=2)),
         nees(errors[:, 3:], spreads[:, 3:, 3:]) / (size - 3),
         true[:, 3:],
-        in_force(*rim_speeds(chain, command), at_ns),
+        in_force(*commanded, at_ns),
     )
 
 
