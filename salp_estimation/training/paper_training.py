@@ -1,9 +1,9 @@
 """Training of the paper's own filter (sections IV and V-B): D_f and D_h at 5 Hz, and eight exact Gaussian processes.
 
-Motion capture and gyros are taken as they are, unfiltered, at 5 Hz. Hyper-parameters are those of the greatest marginal
-likelihood, after 30 iterations at most, as the paper allows `fitrgp`; of more than 2000 points `fitrgp` by default takes
-1000 for that (here every other or so) and predicts with all. Samples of a robot that stands teach nothing, and more than
-2250 points are thinned to as many.
+Motion capture and gyros are taken as they are, unfiltered, at 5 Hz. Hyper-parameters are those of the greatest
+marginal likelihood, after 30 iterations at most, as the paper allows `fitrgp`; of more than 2000 points `fitrgp` by
+default takes 1000 for that (here evenly spaced) and predicts with all. Samples of a robot that stands teach nothing, and
+more than 2250 points are thinned to as many.
 """
 
 from __future__ import annotations
@@ -196,6 +196,10 @@ def fitted(
     )
     header = _header(configuration, list(recordings), hashes, inputs)
     return PaperModel(header, inputs, targets, np.array(found))
+
+
+def _spread(count: int, most: int) -> NDArray[np.intp]:
+    return np.linspace(0, count - 1, min(most, count)).round().astype(np.intp)
 
 
 def _header(configuration: SalpConfiguration, names: Sequence[str], hashes: Sequence[str], inputs: Rows) -> ModelHeader:
