@@ -2,8 +2,8 @@
 
 Motion capture and gyros are taken as they are, unfiltered, at 5 Hz. Hyper-parameters are those of the greatest
 marginal likelihood, after 30 iterations at most, as the paper allows `fitrgp`; of more than 2000 points `fitrgp` by
-default takes 1000 for that (here evenly spaced) and predicts with all. Samples of a robot that stands teach nothing, and
-more than 2250 points are thinned to as many.
+default takes 1000 for that (here evenly spaced) and predicts with all. Samples of a robot that stands teach nothing,
+and more than 2250 points are thinned to as many.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from onboard_estimation.contract.trained import ReportTable
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.paper_filter import PaperModel, load_trained
 from salp_estimation.estimators.residual_model import ROBOT, ResidualModel
-from salp_estimation.model.configuration import PAPER, SalpConfiguration
+from salp_estimation.model.configuration import MIXED_DRAG, PAPER, SalpConfiguration
 from salp_estimation.training import residual_training
 from salp_estimation.training.motion import Rows
 from salp_estimation.training.paper_training import PaperTraining, train_paper
@@ -217,6 +217,10 @@ def train_salp(
     """See `Robot.train`; the form `calibrated` for up to three links, else `local`, where none is named."""
     if form == PAPER:
         return train_paper(configuration, recordings, hashes, progress)
+    if any(any(getattr(configuration.chain, name)) for name in MIXED_DRAG):
+        raise UserError(
+            f"chain.{', chain.'.join(MIXED_DRAG)}: of the forms, only `{PAPER}` knows mixed elements of drag"
+        )
     start_s = time.perf_counter()
     links = len(configuration.chain.link_names)
     chosen = form or ("calibrated" if links <= _MOST_LINKS_FOR_PROCESSES else "local")
