@@ -215,9 +215,7 @@ def train_salp(
     progress: Callable[[float, str], None] = lambda share, step: None,
 ) -> SalpTraining | PaperTraining:
     """See `Robot.train`; the form `calibrated` for up to three links, else `local`, where none is named."""
-    if form == PAPER:
-        return train_paper(configuration, recordings, hashes, progress)
-    if any(any(getattr(configuration.chain, name)) for name in MIXED_DRAG):
+    if form != PAPER and any(any(getattr(configuration.chain, name)) for name in MIXED_DRAG):
         raise UserError(
             f"chain.{', chain.'.join(MIXED_DRAG)}: of the forms, only `{PAPER}` knows mixed elements of drag"
         )
@@ -230,6 +228,8 @@ def train_salp(
         with said_of(label):
             runs.append(training_run(configuration, recording, label))
         _refuse_mirrored(runs[-1])
+    if form == PAPER:
+        return train_paper(configuration, recordings, hashes, progress)
     model, notes = residual_training.train(
         configuration,
         runs,
