@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.presentation import display_unit
-from onboard_estimation.base.workers import all_of
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reproduced import Item, Outcome, Paper, find_paper
 from onboard_estimation.contract.trained import ReportTable
@@ -29,72 +26,28 @@ from salp_estimation.model.gait_fit import effort
 from salp_estimation.model.gaits import GAITS, SETTLE_S
 from salp_estimation.paper import figures
 from salp_estimation.paper.models import Followed, distribution, followed
-from salp_estimation.paper.runs import (
-    Drive,
-    Filter,
-    Honesty,
-    Judged,
-    Lesson,
-    honesty,
-    judged,
-    judged_drive,
-    taught,
-    taught_by,
-    true_states,
-)
+from salp_estimation.paper.runs import CALIBRATED, Drive, Filter, Judged, Lesson, judged, taught_by, true_states
+from salp_estimation.paper.work import (
+    AS_ONE,
+    FIRST_DAY,
+    FIVE_DAYS,
+    FORWARD_ONLY,
+    MULTI_GAIT,
+    OURS,
+    PLAIN,
+    SHOWN_RUN,
+    WIDER,
+    Plan,
+    Work,
+    plan,
+)  # fmt: skip
 from salp_estimation.simulation.hardware_scenario import hardware_scenario
 from salp_estimation.training.paper_training import ITERATIONS
 
 Rows = NDArray[np.float64]
-Outcomes: TypeAlias = dict[Drive, dict[str, Judged]]
 
-FIRST_DAY, FIRST_OTHER_DAY, FIRST_CHECKED_DAY, FIRST_TEST_DAY = 930_000, 931_000, 932_000, 100
-"""Seeds: days that teach and are judged, days that teach beside the first one, days that noise is chosen on, days that
-judge alone."""
-CHECKED_RUN, TEST_RUN, SHOWN_RUN = 50, 60, 70
-"""Numbers of a day's runs; from zero on they teach."""
-FORWARD_ONLY, MULTI_GAIT, CALIBRATED, PLAIN = "forward-only", "multi-gait", "ours (calibrated)", "ours (no model)"
-FIVE_DAYS, AS_ONE, WIDER = "five days", "errors that last count once", "and by how far days differ"
-SIMILAR, COVERED, FAST_ENOUGH = 1.5, 0.95, 0.25
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How much is simulated.
-
-    Attributes
-    ----------
-    days, test_days
-        How many of each kind.
-    lesson_s, test_s
-        Of a run that teaches (five teach a model), and of one that judges.
-    points
-        Of a model, at the most.
-    """
-
-    days: int
-    test_days: int
-    lesson_s: float
-    test_s: float
-    points: int
-    gaits: tuple[str, ...] = tuple(GAITS)
-    held_out: bool = True
-
-    def lesson(self, day: int, gait: str = "") -> tuple[Drive, ...]:
-        """Of one day: that gait alone, or all of them."""
-        return tuple(Drive(gait or one, day, number, self.lesson_s) for number, one in enumerate(GAITS))
-
-    def tests(self, days: Sequence[int], number: int) -> list[Drive]:
-        """A run of each gait on each of the days."""
-        return [Drive(gait, day, number, self.test_s) for day in days for gait in self.gaits]
-
-
-def plan(paper: Paper, quick: bool) -> Plan:
-    """As the paper has it, or less."""
-    if quick:
-        return Plan(1, 1, 16.0, 24.0, 300, ("forward", "left", "turning"), held_out=False)
-    printed = partial(paper.figure, "Section V-B")
-    return Plan(2, 2, printed("training_duration_s") / len(GAITS), 48.0, printed("training_points"))
+SIMILAR, COVERED = 1.5, 0.95
+"""Errors of two filters are comparable within this factor, and covered by three sigma where this share is."""
 
 
 def reproduce(
@@ -263,95 +216,11 @@ def _validation(paper: Paper, models: Followed, name: str) -> Item:
 # The filters.
 
 
-@dataclass
-class Work:
-    """Models in a folder, trained as soon as they are asked for, and what filters made of runs."""
-
-    configuration: SalpConfiguration
-    plan: Plan
-    folder: Path
-    points: dict[str, int] = field(default_factory=dict)
-    outcomes: Outcomes = field(default_factory=dict)
-    honest: dict[str, Honesty] = field(default_factory=dict)
-
-    @property
-    def days(self) -> range:
-        """That teach."""
-        return range(FIRST_DAY, FIRST_DAY + self.plan.days)
-
-    @property
-    def test_days(self) -> range:
-        """That do not."""
-        return range(FIRST_TEST_DAY, FIRST_TEST_DAY + self.plan.test_days)
-
-    def path(self, name: str, day: int = FIRST_DAY) -> Path:
-        """Of a model's file."""
-        return self.folder / f"{name.replace(' ', '_')}_{day}.npz"
-
-    def train(self) -> None:
-        """All models."""
-        plan, lessons = self.plan, {}
-        spread = tuple(Drive(gait, FIRST_OTHER_DAY + k, 0, plan.lesson_s) for k, gait in enumerate(GAITS))
-        for day in self.days:
-            lessons[FORWARD_ONLY, day] = PAPER, plan.lesson(day, "forward")
-            lessons[MULTI_GAIT, day] = PAPER, plan.lesson(day)
-            lessons[CALIBRATED, day] = "calibrated", plan.lesson(day)
-        lessons[FIVE_DAYS, FIRST_DAY] = PAPER, spread
-        lessons[f"{FIVE_DAYS} {CALIBRATED}", FIRST_DAY] = "calibrated", spread
-        tasks = [
-            (self.configuration, Lesson(self.path(*key), form, drives, plan.points, plan.held_out))
-            for key, (form, drives) in lessons.items()
-        ]
-        for (name, day), points in zip(lessons, all_of(taught, tasks), strict=True):
-            self.points[f"{name}, day {day}"] = points
-
-    def judge(self) -> None:
-        """All filters, on held-out runs of the days that taught and on other days."""
-        checked = {
-            "same day": (MULTI_GAIT, FIRST_DAY), "another day": (MULTI_GAIT, FIRST_CHECKED_DAY),
-            "five days teach": (FIVE_DAYS, FIRST_CHECKED_DAY),
-        }  # fmt: skip
-        runs = [
-            (words, (self.configuration, drive, self.path(name)))
-            for words, (name, day) in checked.items()
-            for drive in self.plan.tests([day], CHECKED_RUN)
-        ]
-        found = all_of(honesty, [task for _, task in runs])
-        for words in checked:
-            some = [one for one, (of, _) in zip(found, runs, strict=True) if of == words]
-            self.honest[words] = Honesty(*np.median(np.array(some), axis=0).tolist())
-        as_one, days = self.honest["five days teach"].instants_as_one, self.honest["five days teach"].variance_ratio
-        tasks = []
-        for day in self.days:
-            filters = (
-                Filter(FORWARD_ONLY, self.path(FORWARD_ONLY, day)), Filter(MULTI_GAIT, self.path(MULTI_GAIT, day)),
-                Filter(AS_ONE, self.path(MULTI_GAIT, day), self.honest["same day"].instants_as_one),
-                Filter(CALIBRATED, self.path(CALIBRATED, day)), Filter(PLAIN),
-            )  # fmt: skip
-            tasks += [(self.configuration, drive, filters) for drive in self.plan.tests([day], TEST_RUN)]
-        away = (
-            Filter(MULTI_GAIT, self.path(MULTI_GAIT)), Filter(FIVE_DAYS, self.path(FIVE_DAYS)),
-            Filter(AS_ONE, self.path(FIVE_DAYS), as_one),
-            Filter(WIDER, self.path(FIVE_DAYS), as_one * max(1.0, days)),
-            Filter(CALIBRATED, self.path(f"{FIVE_DAYS} {CALIBRATED}")), Filter(PLAIN),
-        )  # fmt: skip
-        tasks += [(self.configuration, drive, away) for drive in self.plan.tests(list(self.test_days), TEST_RUN)]
-        self.outcomes = dict(zip([drive for _, drive, _ in tasks], all_of(judged_drive, tasks), strict=True))
-
-    def of(self, name: str, home: bool, gait: str = "") -> list[Judged]:
-        """Runs of a filter at home (a day that taught) or away, of a gait or all."""
-        return [
-            found[name]
-            for drive, found in self.outcomes.items()
-            if (drive.day >= FIRST_DAY) == home and gait in ("", drive.gait)
-        ]
-
-
 def _training(paper: Paper, work: Work) -> Item:
     work.train()
     printed, configuration = partial(paper.figure, "Section V-B"), work.configuration
     links, initial = len(configuration.chain.link_names), configuration.initial
-    points = work.points[f"{MULTI_GAIT}, day {FIRST_DAY}"]
+    points = work.points[MULTI_GAIT, FIRST_DAY]
     ours = {
         "training_points": points,
         "training_duration_s": points / printed("rate_hz"),
@@ -378,7 +247,7 @@ def _training(paper: Paper, work: Work) -> Item:
 def _errors(work: Work) -> Item:
     work.judge()
     shown = next(drive for drive in work.outcomes if drive.gait == "forward" and drive.day == FIRST_DAY)
-    names = (FORWARD_ONLY, MULTI_GAIT, CALIBRATED, PLAIN)
+    names = (FORWARD_ONLY, MULTI_GAIT, OURS, PLAIN)
     both = {name: work.of(name, True, "forward") for name in names}
     rows = tuple((name, *_figures(runs)) for name, runs in both.items())
     ratio = _median([one.rmse_deg for one in both[MULTI_GAIT]]) / _median([one.rmse_deg for one in both[FORWARD_ONLY]])
@@ -401,7 +270,7 @@ def _errors(work: Work) -> Item:
 
 def _by_gait(paper: Paper, work: Work) -> Item:
     printed = partial(paper.figure, "Section V-C")
-    names, rows = (FORWARD_ONLY, MULTI_GAIT, CALIBRATED, PLAIN), []
+    names, rows = (FORWARD_ONLY, MULTI_GAIT, OURS, PLAIN), []
     for gait, name in ((gait, name) for gait in work.plan.gaits for name in names):
         said = "degraded" if gait in printed("degraded_gaits") else "similar"
         rows.append((gait, name, said if name == MULTI_GAIT else "", *_figures(work.of(name, True, gait))))
@@ -410,7 +279,7 @@ def _by_gait(paper: Paper, work: Work) -> Item:
         "taught by one day, judged on others": (MULTI_GAIT, False),
         "taught by five days, judged on others": (FIVE_DAYS, False),
         f"the same; {AS_ONE}": (AS_ONE, False), f"the same; {AS_ONE} {WIDER}": (WIDER, False),
-        "ours (calibrated), five days, judged on others": (CALIBRATED, False),
+        "ours (calibrated), five days, judged on others": (OURS, False),
         "ours (no model), others": (PLAIN, False),
     }  # fmt: skip
     why = tuple((words, *_figures(work.of(*key))) for words, key in away.items())
@@ -498,11 +367,12 @@ def _of_recordings(
     yield _residuals(paper, models, last)
     yield _validation(paper, models, last)
     others = {name: recordings[name] for name in names}
-    filters = [Filter("the paper's", folder / "paper.npz")]
-    taught_by(configuration, others, Lesson(folder / "paper.npz", PAPER, (), made.points, False))
+    files = {PAPER: folder / "paper.npz"}
+    filters = [Filter("the paper's", files[PAPER])]
     if len(others) > 1:  # ours are told apart from run to run
-        filters.append(Filter(CALIBRATED, folder / "ours.npz"))
-        taught_by(configuration, others, Lesson(folder / "ours.npz", "calibrated", (), 0, made.held_out))
+        files[CALIBRATED] = folder / "ours.npz"
+        filters.append(Filter(OURS, files[CALIBRATED]))
+    taught_by(configuration, others, Lesson((), files, made.points, made.held_out))
     found = {one.name: judged(configuration, recordings[last], one) for one in (*filters, Filter(PLAIN))}
     rows = tuple((name, *_figures([run])) for name, run in found.items())
     within = found["the paper's"].within

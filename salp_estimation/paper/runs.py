@@ -6,6 +6,7 @@ held out, are of one robot; runs of one day here have that day's robot, and nois
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,7 @@ from salp_estimation.training.runs import in_force, rim_speeds, training_run
 
 Rows = NDArray[np.float64]
 
+CALIBRATED = "calibrated"
 OURS_RATE_HZ = 50.0
 """Gyros' rate that our filters are given; the paper's takes the last sample of each period."""
 _LOOKED_AT = 5000  # stamps, for the truth's first one
@@ -220,34 +222,31 @@ def honesty(task: tuple[SalpConfiguration, Drive, Path]) -> Honesty:
 
 
 class Lesson(NamedTuple):
-    """A model to be trained, with those runs, and its file.
+    """Runs that teach, and the files of the models of them, by form.
 
     `points` is how many the paper's form takes at the most; `held_out` whether the covariance of ours is calibrated.
     """
 
-    path: Path
-    form: str
     drives: tuple[Drive, ...]
+    files: dict[str, Path]
     points: int
     held_out: bool
 
 
 def taught(task: tuple[SalpConfiguration, Lesson]) -> int:
-    """Train a model into its file; how many points it took."""
+    """Train models into their files; how many points the paper's took."""
     configuration, lesson = task
-    recordings = {one.name: one.recording(configuration) for one in lesson.drives}
-    return taught_by(configuration, recordings, lesson)
+    return taught_by(configuration, {one.name: one.recording(configuration) for one in lesson.drives}, lesson)
 
 
-def taught_by(configuration: SalpConfiguration, recordings: dict[str, LoadedRecording], lesson: Lesson) -> int:
+def taught_by(configuration: SalpConfiguration, recordings: Mapping[str, LoadedRecording], lesson: Lesson) -> int:
     """The same with these recordings."""
     hashes = [""] * len(recordings)
-    if lesson.form == PAPER:
-        model = fitted(configuration, recordings, hashes, lesson.points)
-        model.save(lesson.path)
-        return len(model.inputs)
-    runs = [training_run(configuration, one, name) for name, one in recordings.items()]
-    judging = list(recordings.values()) if lesson.held_out else None
-    ours, _ = train(configuration, runs, hashes, lesson.form, recordings=judging)
-    ours.save(lesson.path)
-    return ours.header.training.point_count
+    model = fitted(configuration, recordings, hashes, lesson.points)
+    model.save(lesson.files[PAPER])
+    if CALIBRATED in lesson.files:
+        runs = [training_run(configuration, one, name) for name, one in recordings.items()]
+        judging = list(recordings.values()) if lesson.held_out else None
+        ours, _ = train(configuration, runs, hashes, CALIBRATED, recordings=judging)
+        ours.save(lesson.files[CALIBRATED])
+    return len(model.inputs)
