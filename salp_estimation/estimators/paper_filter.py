@@ -235,10 +235,13 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
         if state.at_ns is None:
             state = state._replace(at_ns=stamp_ns)
         if sensor == COMMAND:
-            return Step(state._replace(command=self._wheel_radii_m * measurement.value))
+            command = self._wheel_radii_m * measurement.value
+            return Step(
+                state._replace(command=command, controls=command if stamp_ns == state.at_ns else state.controls)
+            )
         if sensor == SET_POSE:
             state = self._placed(self._up_to(state, stamp_ns, whole=False), measurement)
-            return Step(state, self._published(state, stamp_ns))
+            return Step(state._replace(controls=state.command), self._published(state, stamp_ns))
         link = self._link_of[sensor]
         gyros = state.gyros.copy()
         gyros[link] = self._rate(measurement)
