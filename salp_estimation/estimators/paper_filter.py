@@ -282,7 +282,7 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
         cross = (weights[:, None] * (points - mean)).T @ apart
         gain, innovation = np.linalg.solve(s, cross.T).T, gyros[heard] - seen
         after = covariance - gain @ s @ gain.T
-        root = np.linalg.cholesky(s)
+        root: Matrix = np.asarray(np.linalg.cholesky(s), dtype=np.float64)
         nis = float(np.square(np.linalg.solve(root, innovation)).sum())
         return mean + gain @ innovation, 0.5 * (after + after.T), Innovation(innovation, root, nis, True)
 
