@@ -174,6 +174,11 @@ def moved(poses: Rows, increments: Rows) -> Rows:
     return np.column_stack([x + cosine * forward - sine * left, y + sine * forward + cosine * left, heading + turn])
 
 
+def wrapped(mean: Vector) -> Vector:
+    """A state (N + 2,) with its angles within -pi and pi."""
+    return np.concatenate([mean[:2], np.arctan2(np.sin(mean[2:]), np.cos(mean[2:]))])
+
+
 class PaperState(NamedTuple):
     """State of the filter; arrays are values, never written.
 
@@ -223,7 +228,7 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
     def start(self, initial: Estimate | None) -> PaperState:
         """From an initial state, or at the origin, straight, with the configured standard deviations."""
         count = len(self.configuration.chain.link_names)
-        mean = self.space.origin() if initial is None else np.array(initial.mean)
+        mean = self.space.origin() if initial is None else wrapped(initial.mean)
         covariance = self._initial_covariance if initial is None else initial.covariance
         at_ns = None if initial is None else initial.stamp_ns
         covariance, rest = self._turned(covariance, float(mean[2])), np.zeros(count)
@@ -312,8 +317,7 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
         return state._replace(mean=mean, covariance=covariance)
 
     def _published(self, state: PaperState, stamp_ns: int) -> Estimate:
-        mean = state.mean.copy()
-        mean[2:] = np.arctan2(np.sin(mean[2:]), np.cos(mean[2:]))
+        mean = wrapped(state.mean)
         return Estimate(stamp_ns, mean, self._turned(state.covariance, -mean[2]))
 
     @staticmethod
