@@ -18,7 +18,6 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.filtering.consistency import effective_sample_size, nees
 from onboard_estimation.filtering.planar import planar_pose
-from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.chain_estimator import COMMAND, STANDING_M_S
 from salp_estimation.estimators.estimator import SalpEstimator
@@ -77,7 +76,7 @@ class Filter:
     model: Path | None = None
     noise_factor: float = 1.0
 
-    def built(self, configuration: SalpConfiguration) -> Estimator:  # type: ignore[type-arg]
+    def built(self, configuration: SalpConfiguration) -> SalpEstimator | ResidualEstimator | PaperFilter:
         """Of a file, read once."""
         if self.model is None:
             return SalpEstimator(configuration)

@@ -122,7 +122,7 @@ class Work:
             some = [one for one, (of, _) in zip(found, runs, strict=True) if of == words]
             self.honest[words] = Honesty(*np.median(np.array(some), axis=0).tolist())
         as_one, days = self.honest["five days teach"].instants_as_one, self.honest["five days teach"].variance_ratio
-        tasks = []
+        tasks: list[tuple[SalpConfiguration, Drive, tuple[Filter, ...]]] = []
         for day in self.days:
             filters = (
                 Filter(FORWARD_ONLY, self.path(FORWARD_ONLY, day)), Filter(MULTI_GAIT, self.path(MULTI_GAIT, day)),

@@ -40,7 +40,8 @@ from salp_estimation.estimators.paper_filter import (
 from salp_estimation.estimators.residual_model import ROBOT, chain_hash
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import PAPER, SalpConfiguration
-from salp_estimation.training.runs import Stamps, gyro_rates, in_force, rim_speeds
+from salp_estimation.training.motion import Stamps
+from salp_estimation.training.runs import gyro_rates, in_force, rim_speeds
 
 Rows = NDArray[np.float64]
 
