@@ -96,7 +96,7 @@ def _gaits(configuration: SalpConfiguration, paper: Paper) -> Item:
         "period",
         "a cycle moves forward, left, turns",
         "peak cm/s",
-        "mean |u|^2, 1e-3 m^2/s^2",
+        "mean square of u, 1e-3 m^2/s^2",
     )
     efforts = {name: effort(one.gait) for name, one in found.items()}
     forward_cm = 100.0 * float(found["forward"].states[-1, 0])
