@@ -16,6 +16,7 @@ from onboard_estimation.base.series import imu_channel, set_pose_channel
 from onboard_estimation.contract.description import Hinge, Shape, Shapes, link_shapes, links_urdf
 from onboard_estimation.contract.observed import Observable
 from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.reproduced import Reproduced
 from onboard_estimation.contract.robot import TruthSpecification, offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation, WithGaits
 from onboard_estimation.contract.trained import Identified, Smoothed, Trained
@@ -24,11 +25,12 @@ from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.reading_limits import imu_limits
 from salp_estimation.estimators.estimator import SalpEstimator
-from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.configuration import PAPER, RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import GAITS, SETTLE_S
 from salp_estimation.simulation import simulator
 
 if TYPE_CHECKING:
+    from salp_estimation.estimators.paper_filter import PaperFilter
     from salp_estimation.estimators.residual_estimator import ResidualEstimator
     from salp_estimation.estimators.residual_smoother import ResidualSmoother
 
@@ -49,6 +51,7 @@ class SalpRobot(
     Identified[SalpConfiguration],
     WithGaits[SalpConfiguration],
     Observable[SalpConfiguration],
+    Reproduced[SalpConfiguration],
 ):
     """LandSalp and other planar chains with one gyro per link."""
 
@@ -61,7 +64,8 @@ class SalpRobot(
     estimators = ("ukf",)
     run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
     model_parameter = "residual_model"
-    training_forms = RESIDUAL_FORMS
+    training_forms = (*RESIDUAL_FORMS, PAPER)
+    paper = "landsalp"
     observability_title = "Observability of the joint angles"
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
@@ -91,14 +95,17 @@ class SalpRobot(
         commands = replace(simulator.command_channel(chain), limits=(wheel_speed,))
         return (commands, *imus, set_pose_channel())
 
-    def estimator(self, configuration: SalpConfiguration, name: str) -> SalpEstimator | ResidualEstimator:
-        """The unscented filter; with what was learned where the configuration names a residual model."""
+    def estimator(self, configuration: SalpConfiguration, name: str) -> SalpEstimator | ResidualEstimator | PaperFilter:
+        """The unscented filter; where the configuration names a trained model, the filter that its form is for."""
         if configuration.residual_model:
             # Gaussian processes and what they need: nodes without a residual model do without.
+            from salp_estimation.estimators.paper_filter import PaperFilter, PaperModel, load_trained
             from salp_estimation.estimators.residual_estimator import ResidualEstimator
-            from salp_estimation.estimators.residual_model import load_model
 
-            return ResidualEstimator(configuration, load_model(configuration.residual_model, configuration))
+            model = load_trained(configuration.residual_model, configuration)
+            if isinstance(model, PaperModel):
+                return PaperFilter(configuration, model)
+            return ResidualEstimator(configuration, model)
         return SalpEstimator(configuration)
 
     def smoother(self, configuration: SalpConfiguration, name: str) -> ResidualSmoother:
@@ -116,9 +123,11 @@ class SalpRobot(
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""
         if configuration.residual_model:
+            from salp_estimation.estimators.paper_filter import PaperModel, load_trained
             from salp_estimation.estimators.residual_estimator import initial_covariance
 
-            return initial_covariance(configuration)
+            if not isinstance(load_trained(configuration.residual_model, configuration), PaperModel):
+                return initial_covariance(configuration)
         return configuration.initial_covariance()
 
     def truth_specification(self, configuration: SalpConfiguration) -> TruthSpecification:
@@ -180,9 +189,12 @@ class SalpRobot(
     notes = offline("salp_estimation.training.report:notes")
     """What was better than the filter, which model there was, and how much of the run lies outside its data."""
 
-    check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS)
+    check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS, PAPER)
     train = offline("salp_estimation.training.report:train_salp")
     """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
+
+    reproduce = offline("salp_estimation.paper.reproduction:reproduce")
+    """The paper's figures and numbers, with its own filter and ours."""
 
     def urdf(self, configuration: SalpConfiguration) -> str:
         """The chain, `link_1` as its root, so that `base_link` -> `link_1` stays the estimator's.

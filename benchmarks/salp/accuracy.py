@@ -18,10 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.measuring import Row, cells_row, in_turns, recordings, rms, row, scenario_hash
-from benchmarks.salp.paper_filter import PaperFilter
 from benchmarks.salp.runs import (
     CHANGES,
-    CONFIGURATION,
     GAIT_NAMES,
     OFF_DEG,
     SETTLE_S,
@@ -54,7 +52,6 @@ IN_BAND, COVERAGE_1, COVERAGE_3, BOUNDED = 0.80, (0.55, 0.80), 0.97, 1.5
 FIRST_TEST_SEED = 100
 """Of `salp_hardware`; seeds below were looked at while the training was being written."""
 BEACON_S, DRIFT_S = 30.0, 180.0
-_TO_THE_LETTER = "paper, to the letter"
 
 
 class Case(NamedTuple):
@@ -85,21 +82,16 @@ def judged_cases(cases: Sequence[Case]) -> list[Judged]:
             replace(job, settings={**model.settings, **job.settings})
             for one, model in zip(cases, of, strict=True)
             for job in one.jobs
-            if one.form != _TO_THE_LETTER
         ]
         found, out = iter(all_judged(jobs)), []
         for one, model in zip(cases, of, strict=True):
-            if one.form == _TO_THE_LETTER:
-                paper = PaperFilter(CONFIGURATION, [source() for source in one.teach])
-                runs = [[paper.judged(job.source(), job.seed)] for job in one.jobs]
-            else:
-                runs = [next(found) for _ in one.jobs]
+            runs = [next(found) for _ in one.jobs]
             out.append(Judged([list(some) for some in zip(*runs, strict=True)], model.factor))
     return out
 
 
 def _model(folder: str, form: str, teach: Sequence[Source]) -> Trained:
-    return trained(Path(folder), form, teach) if form not in ("", _TO_THE_LETTER) else Trained({}, None)
+    return trained(Path(folder), form, teach) if form else Trained({}, None)
 
 
 def case_rows(cases: Sequence[Case]) -> list[Row]:
@@ -197,15 +189,15 @@ def splits() -> dict[tuple[str, str], tuple[list[Any], list[Any]]]:
 def salp_unknown(quick: bool) -> list[Row]:
     """A LandSalp-like robot of unknown build (simulated by others), on three days: trained on some, judged on others.
 
-    Forms: none, `calibrated`; `gaussian_process` where two days teach, and the paper's to the letter (`paper_filter`)
-    where two or one do. `calibrated` with two days also from starts whose joint angles are 20 deg off, told as 5. Needs
+    Forms: none, `calibrated`; `gaussian_process` where two days teach, and the paper's own filter (`paper`) where two
+    or one do. `calibrated` with two days also from starts whose joint angles are 20 deg off, told as 5. Needs
     the recordings `unknown_salp`.
     """
     recordings("unknown_salp")
     forms = {
         "nothing trained": ("",),
-        "two days teach": ("calibrated", "gaussian_process", _TO_THE_LETTER),
-        "one day teaches": ("calibrated", _TO_THE_LETTER),
+        "two days teach": ("calibrated", "gaussian_process", "paper"),
+        "one day teaches": ("calibrated", "paper"),
         "a gait left out": ("calibrated",),
     }
     cases = []
@@ -295,19 +287,16 @@ def salp_noise(quick: bool) -> list[Row]:
 def salp_hardware(quick: bool) -> list[Row]:
     """LandSalp in the scenario `hardware`: accuracy and consistency, with and without residual models.
 
-    Models are trained on seeds from 900000 up and judged on seeds from 100, 60 s each, twenty for the plain filter and
-    the calibrated one, six for others; further runs of the latter with gyros at 5 and 200 Hz, and of 180 s with a pose
-    of motion capture every 30 s. About two hours.
+    The model is trained on seeds from 900000 up and judged on seeds from 100, 60 s each, twenty for the plain filter
+    and the calibrated one, six for others; further runs of the latter with gyros at 5 and 200 Hz, and of 180 s with a
+    pose of motion capture every 30 s. About an hour.
     """
     gaits, many, seconds = (("left", "turning"), 2, 12.0) if quick else (GAIT_NAMES, 20, 60.0)
     data = TrainingSet(seeds=1) if quick else TrainingSet()
-    forward, followed = replace(data, forward_only=True), "calibrated, all gaits"
+    followed = "calibrated, all gaits"
     subjects = {
         "plain, as shipped": ("", data),
         "plain, noise of the scenario ideal": ("", data),
-        "paper's form, forward only, inducing points": ("gaussian_process", forward),
-        "paper's form, all gaits, inducing points": ("gaussian_process", data),
-        "calibrated, forward only": ("calibrated", forward),
         followed: ("calibrated", data),
     }
     if quick:

@@ -87,7 +87,31 @@ class ChainState(Generic[Filtered, Wheels]):
     wide: WideComponent[ChainState[Filtered, Wheels]] | None = None
 
 
-class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, Wheels]):
+class ChainInputs:
+    """What estimators of a chain read from messages."""
+
+    def __init__(self, configuration: SalpConfiguration) -> None:
+        chain = configuration.chain
+        self.configuration = configuration
+        self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
+        self._wheel_radii_m = chain.signed_wheel_radii_m
+        axis, self._gyro_sign = GYRO_AXES[configuration.gyro.axis]
+        self._gyro_element = IMU.angular_velocity.start + axis
+        self._initial_covariance = configuration.initial_covariance()
+
+    def _rate(self, measurement: Measurement) -> float:
+        """Turning rate that an IMU reads, rad/s."""
+        return self._gyro_sign * float(measurement.value[self._gyro_element])
+
+    def _given_pose(self, value: Vector) -> GivenPose:
+        pose = planar_pose(value[None])[0]
+        covariance = planar_covariance(value[POSE.covariance], float(pose[2]))
+        if (np.diag(covariance) > 0.0).all():
+            return GivenPose(pose, covariance, True)
+        return GivenPose(pose, self._initial_covariance[:3, :3].copy(), False)
+
+
+class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, Wheels]):
     """Pose and shape of the chain.
 
     Measurements
@@ -103,15 +127,9 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
     """
 
     def __init__(self, configuration: SalpConfiguration) -> None:
-        chain = configuration.chain
-        self.configuration = configuration
-        self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
-        self._wheel_radii_m = chain.signed_wheel_radii_m
-        axis, self._gyro_sign = GYRO_AXES[configuration.gyro.axis]
-        self._gyro_element = IMU.angular_velocity.start + axis
+        super().__init__(configuration)
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
         self._least_period_ns = 0
-        self._initial_covariance = configuration.initial_covariance()
 
     @abstractmethod
     def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
@@ -172,8 +190,9 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
             if since_ns is not None and since_ns < self._least_period_ns:
                 return Step(state, used=False)
             filtered, wheels = self.predicted(filtered, wheels, stamp_ns, elapsed_ns)
-            rate = self._gyro_sign * float(measurement.value[self._gyro_element])
-            reading = Reading(link, rate, np.inf if since_ns is None else since_ns / NANOSECONDS_PER_SECOND)
+            reading = Reading(
+                link, self._rate(measurement), np.inf if since_ns is None else since_ns / NANOSECONDS_PER_SECOND
+            )
             # Before that many rejections nothing depends on the others.
             is_due = gyro.rejected_in_a_row + 1 >= self._gate.recover_after
             may_recover = not (is_due and others_are_well(gyros, link, stamp_ns))
@@ -199,13 +218,6 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
                 out[link] = gyro._replace(is_silent=True)
                 notices.append(_silence(sensor, gyro.last_ns))
         return tuple(out), tuple(notices)
-
-    def _given_pose(self, value: Vector) -> GivenPose:
-        pose = planar_pose(value[None])[0]
-        covariance = planar_covariance(value[POSE.covariance], float(pose[2]))
-        if (np.diag(covariance) > 0.0).all():
-            return GivenPose(pose, covariance, True)
-        return GivenPose(pose, self._initial_covariance[:3, :3].copy(), False)
 
 
 def _silence(sensor: str, last_ns: int) -> Notice:

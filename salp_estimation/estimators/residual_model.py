@@ -28,7 +28,7 @@ from onboard_estimation.learning import model_file
 from onboard_estimation.learning.model_file import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from salp_estimation.model import friction_kernels as friction
-from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.configuration import MIXED_DRAG, RESIDUAL_FORMS, SalpConfiguration
 
 Rows = NDArray[np.float64]
 
@@ -187,7 +187,8 @@ def _processes(arrays: model_file.Arrays, path: Path) -> SparseGaussianProcesses
 
 def chain_hash(configuration: SalpConfiguration) -> str:
     """SHA-256 of all that a model's residuals depend on: the nominal chain and the axis of the gyros."""
-    content = {"chain": asdict(configuration.chain), "axis": configuration.gyro.axis}
+    chain = {name: value for name, value in asdict(configuration.chain).items() if name not in MIXED_DRAG or any(value)}
+    content = {"chain": chain, "axis": configuration.gyro.axis}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

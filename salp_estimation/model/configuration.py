@@ -8,14 +8,19 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model.chain import Chain
 
 Axis = Literal["x", "y", "z", "-x", "-y", "-z"]
-RESIDUAL_FORMS = ("calibrated", "local", "gaussian_process")
-"""Of residual models, see `residual_model`."""
+RESIDUAL_FORMS, PAPER = ("calibrated", "local", "gaussian_process"), "paper"
+"""Of residual models, see `residual_model`; of the model of the paper's own filter, see `paper_filter`."""
+
+_DIAGONAL_DRAG = {"wheel_drag_xx": (0, 0), "wheel_drag_yy": (1, 1), "wheel_drag_tt": (2, 2)}
+MIXED_DRAG = {"wheel_drag_xy": (0, 1), "wheel_drag_xt": (0, 2), "wheel_drag_yt": (1, 2)}
+"""Parameters of a wheel's drag matrix, by row and column."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,15 @@ class ChainConfiguration:
     wheel_drag_tt: tuple[float, ...] = positive(
         (0.6726102, 0.7321637, 0.2602415), "viscous drag against turning", "N m s"
     )
+    wheel_drag_xy: tuple[float, ...] = parameter(
+        (0.0, 0.0, 0.0),
+        "mixed elements of the symmetric drag matrix; all zero: none, of any number of links",
+        unit="N s/m",
+    )
+    wheel_drag_xt: tuple[float, ...] = parameter(
+        (0.0, 0.0, 0.0), "the same, of driven direction and turning", unit="N s"
+    )
+    wheel_drag_yt: tuple[float, ...] = parameter((0.0, 0.0, 0.0), "the same, across it and of turning", unit="N s")
     joint_drag: tuple[float, ...] = non_negative((0.01154289, 0.01368611), "viscous drag of the joints", "N m s")
     joint_lower_deg: tuple[float, ...] = parameter((-120.0, -120.0), "lower limits of the joint angles", unit="deg")
     joint_upper_deg: tuple[float, ...] = parameter((120.0, 120.0), "upper limits of the joint angles", unit="deg")
@@ -64,6 +78,13 @@ class ChainConfiguration:
         for name in per_link.split():
             if len(getattr(self, name)) != count:
                 yield f"{name}: {len(getattr(self, name))} values given, {count} links need {count}"
+        mixed = [name for name in MIXED_DRAG if any(getattr(self, name)) and len(getattr(self, name)) != count]
+        for name in mixed:
+            yield f"{name}: {len(getattr(self, name))} values given, {count} links need {count}"
+        if not mixed and len({count, *map(len, (self.wheel_drag_xx, self.wheel_drag_yy, self.wheel_drag_tt))}) == 1:
+            bad = np.flatnonzero(np.linalg.eigvalsh(self.wheel_drag())[:, 0] <= 0.0)
+            for wheel in bad:
+                yield f"wheel_drag_*: that of {self.link_names[wheel]} is not positive definite: it would drive itself"
         for name in ("joint_drag", "joint_lower_deg", "joint_upper_deg"):
             if len(getattr(self, name)) != count - 1:
                 yield f"{name}: {len(getattr(self, name))} values given, {count} links need {count - 1}"
@@ -77,6 +98,14 @@ class ChainConfiguration:
         """(N,) rim speed along the wheel frame's x axis by wheel speed."""
         return self.wheel_radius_m * np.array(self.wheel_signs)
 
+    def wheel_drag(self) -> NDArray[np.float64]:
+        """(N, 3, 3) symmetric matrices d_i of eq. (3): N s/m, N s and N m s."""
+        out = np.zeros((len(self.wheel_drag_xx), 3, 3))
+        for name, (row, column) in {**_DIAGONAL_DRAG, **MIXED_DRAG}.items():
+            if any(values := getattr(self, name)):
+                out[:, row, column] = out[:, column, row] = values
+        return out
+
     def build(self) -> Chain:
         """The model of this chain, a value."""
         return _built(self)
@@ -88,7 +117,7 @@ def _built(chain: ChainConfiguration) -> Chain:
         lengths_m=chain.link_lengths_m,
         wheel_positions_m=np.column_stack([chain.wheel_x_m, chain.wheel_y_m]),
         wheel_angles_rad=np.deg2rad(chain.wheel_angles_deg),
-        wheel_drag=np.column_stack([chain.wheel_drag_xx, chain.wheel_drag_yy, chain.wheel_drag_tt]),
+        wheel_drag=chain.wheel_drag(),
         joint_drag=chain.joint_drag,
         joint_lower_rad=np.deg2rad(chain.joint_lower_deg),
         joint_upper_rad=np.deg2rad(chain.joint_upper_deg),

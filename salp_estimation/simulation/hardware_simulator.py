@@ -255,6 +255,8 @@ class HardwareSimulation(Changing):
         Source of all draws: the same generator gives the same recording, if it is advanced in the same steps.
     foreign
         Effects that no estimator has a term for.
+    robot
+        Of a day that was drawn before; None: drawn here.
     """
 
     def __init__(
@@ -264,12 +266,13 @@ class HardwareSimulation(Changing):
         rng: np.random.Generator,
         scenario: HardwareScenario | None = None,
         foreign: ForeignScenario | None = None,
+        robot: HardwareRobot | None = None,
     ) -> None:
         self.scenario = scenario or hardware_scenario()
         self._configuration = configuration
         self._controls = controls
         self._rng = rng
-        self.robot = HardwareRobot(configuration, self.scenario, rng)
+        self.robot = robot or HardwareRobot(configuration, self.scenario, rng)
         self._nominal = configuration.build()
         n = self._nominal.link_count
         self.changeable = {

@@ -18,7 +18,7 @@ from onboard_estimation.contract.trained import IdentificationReport, ReportTabl
 from onboard_estimation.report.plots import write_figure
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import DragTerms, predicted_rates, wheel_jacobians
-from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.model.configuration import MIXED_DRAG, SalpConfiguration
 from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gait_fit import held
 from salp_estimation.model.gaits import GAITS, Gait
@@ -85,12 +85,14 @@ class Coefficient:
 
 @dataclass(frozen=True, eq=False)
 class Identification(IdentificationReport):
-    """What the recordings tell of the drag; the configuration has that of the diagonal fit, for it knows no other.
+    """What the recordings tell of the drag; the configuration has it, or that of the diagonal fit.
 
     Attributes
     ----------
     fit
         The fit that is shown, full where that was asked for.
+    configuration
+        With its coefficients; with those of a diagonal fit where full matrices would not all be positive definite.
     """
 
     subject = "Drag"
@@ -117,7 +119,8 @@ class Identification(IdentificationReport):
     def parameters(self) -> dict[str, list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
         chain = self.configuration.chain
-        return {f"chain.{name}": list(getattr(chain, name)) for name in _PARAMETERS}
+        names = [*_PARAMETERS, *(MIXED_DRAG if self.full else ())]
+        return {f"chain.{name}": list(getattr(chain, name)) for name in names}
 
     def found(self) -> dict[str, Any]:
         """All figures, for JSON."""
@@ -184,8 +187,10 @@ def identify(
     diagonal, kept = fit_determined(chain, samples)
     fit = fit_drag(chain, samples, full=True) if full else diagonal
     scale = drag_scale(fit, samples)
-    diagonal_scale = drag_scale(diagonal, samples) if full else scale
-    identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
+    identified = _with_drag(configuration, fit.terms, fit.values * scale.factor)
+    doubtful = full and any(identified.chain.faults())
+    if doubtful:
+        identified = _with_drag(configuration, diagonal.terms, diagonal.values * drag_scale(diagonal, samples).factor)
     table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
     notes = [f"Condition number of the regressor {fit.condition:.3g}."]
@@ -199,8 +204,8 @@ def identify(
             "model leaves out (friction, harness, lag)."
         )
     notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_warnings(fit, validations)]
-    if full:
-        notes.append("The parameter file holds the diagonal fit: the configuration knows no mixed elements.")
+    if doubtful:
+        notes.append("The parameter file holds the diagonal fit: a full matrix is not positive definite.")
     simulated = any(one.simulated for one in recordings.values())
     said = tuple(recordings), simulated, tuple(notes)
     return Identification(identified, *said, fit, full, scale, table, runs, validations)
@@ -241,7 +246,9 @@ def _with_drag(configuration: SalpConfiguration, terms: DragTerms, values: Vecto
         chosen = [value for one, value in zip(terms.kinds, values.tolist(), strict=True) if one == kind]
         return tuple(float(f"{value:.{_DIGITS}g}") for value in chosen)
 
+    none = (0.0,) * terms.links
     found: dict[str, Any] = {name: of(kind) for name, kind in _PARAMETERS.items()}
+    found |= {name: of(name.removeprefix("wheel_drag_")) or none for name in MIXED_DRAG}
     return replace(configuration, chain=replace(configuration.chain, **found))
 
 

@@ -18,10 +18,12 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.result import EvaluationResult, Note
 from onboard_estimation.contract.trained import ReportTable
 from salp_estimation.estimators.chain_estimator import COMMAND
-from salp_estimation.estimators.residual_model import ROBOT, ResidualModel, load_model
-from salp_estimation.model.configuration import SalpConfiguration
+from salp_estimation.estimators.paper_filter import PaperModel, load_trained
+from salp_estimation.estimators.residual_model import ROBOT, ResidualModel
+from salp_estimation.model.configuration import MIXED_DRAG, PAPER, SalpConfiguration
 from salp_estimation.training import residual_training
 from salp_estimation.training.motion import Rows
+from salp_estimation.training.paper_training import PaperTraining, train_paper
 from salp_estimation.training.population import JOINT, WHEEL
 from salp_estimation.training.references import loss_sentences, worse_than
 from salp_estimation.training.runs import TrainingRun, lagged_commands, link_rates, rim_speeds, training_run
@@ -211,8 +213,12 @@ def train_salp(
     hashes: Sequence[str],
     form: str | None = None,
     progress: Callable[[float, str], None] = lambda share, step: None,
-) -> SalpTraining:
+) -> SalpTraining | PaperTraining:
     """See `Robot.train`; the form `calibrated` for up to three links, else `local`, where none is named."""
+    if form != PAPER and any(any(getattr(configuration.chain, name)) for name in MIXED_DRAG):
+        raise UserError(
+            f"chain.{', chain.'.join(MIXED_DRAG)}: of the forms, only `{PAPER}` knows mixed elements of drag"
+        )
     start_s = time.perf_counter()
     links = len(configuration.chain.link_names)
     chosen = form or ("calibrated" if links <= _MOST_LINKS_FOR_PROCESSES else "local")
@@ -222,6 +228,8 @@ def train_salp(
         with said_of(label):
             runs.append(training_run(configuration, recording, label))
         _refuse_mirrored(runs[-1])
+    if form == PAPER:
+        return train_paper(configuration, recordings, hashes, progress)
     model, notes = residual_training.train(
         configuration,
         runs,
@@ -251,7 +259,7 @@ def _values(values: Sequence[float]) -> str:
     return f"{min(values):.3g} to {max(values):.3g}"
 
 
-def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> tuple[float, dict[str, float]]:
+def outside(model: ResidualModel | PaperModel, joint_angles: Rows, controls: Rows) -> tuple[float, dict[str, float]]:
     """Shares of a run, in [0, 1], at which the inputs of a model lie outside its training data.
 
     Parameters
@@ -281,14 +289,14 @@ def notes(configuration: SalpConfiguration, series: Sequence[Series], result: Ev
     part, worse = result.parts.get("joint_angles"), worse_than(result.metrics.get(ROBOT, {}))
     if not configuration.residual_model or part is None:
         return worse
-    model, stamps_ns = load_model(configuration.residual_model, configuration), result.stamps_ns
+    model, stamps_ns = load_trained(configuration.residual_model, configuration), result.stamps_ns
     training = model.header.training
     trained = (
         f"Residual model of the form {model.header.kind}, trained with {training.point_count} points of "
         f"{len(training.runs)} runs."
     )
     trained += "".join(f" Its training found: {sentence}." for sentence in loss_sentences(model.held_out))
-    controls = np.zeros((len(stamps_ns), model.link_count))
+    controls = np.zeros((len(stamps_ns), len(configuration.chain.link_names)))
     for one in series:
         if one.channel.sensor == COMMAND and np.isfinite(one.values).all(axis=1).any():
             controls = lagged_commands(*rim_speeds(configuration.chain, one), stamps_ns)

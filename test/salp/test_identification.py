@@ -320,6 +320,7 @@ def test_command_writes_parameters_picture_and_figures(tmp_path: Path) -> None:
     loaded = load(SalpConfiguration, tmp_path / "out/identified.yaml")
     assert list(loaded.chain.wheel_drag_yy) == figures["parameters"]["chain.wheel_drag_yy"]
     np.testing.assert_allclose(loaded.chain.wheel_drag_yy, CHAIN.wheel_drag_yy, rtol=0.03)
+    assert list(loaded.chain.wheel_drag_xt) == figures["parameters"]["chain.wheel_drag_xt"]
     assert (tmp_path / "out/validation.png").read_bytes().startswith(b"\x89PNG")
     assert "exists already and is not empty" in refusal("identify", "salp", bag, "--output", tmp_path / "out")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.run import RESULTS, git, load_results, parts
@@ -50,6 +49,6 @@ def test_every_benchmark_says_what_it_measures_and_kept_results_are_whole() -> N
 
 
 def test_training_and_test_seeds_are_never_shared() -> None:
-    taught = [run for forward in (False, True) for run in replace(TrainingSet(), forward_only=forward).runs()]
-    assert len(set(taught)) == len(taught) == 50
+    taught = TrainingSet().runs()
+    assert len(set(taught)) == len(taught) == 25
     assert min(seed for _, seed in taught) >= runs.FIRST_TRAINING_SEED > accuracy.FIRST_TEST_SEED + 100

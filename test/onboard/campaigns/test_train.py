@@ -204,7 +204,7 @@ def test_places_where_no_model_can_be_written(place: str, said: str, folder: Pat
         (["forward", "left"], "points of 2 runs at 5 Hz: at least 200"),
         (["forward", "forward"], "forward is given twice"),
         (["forward", "nothing"], "nothing does not exist"),
-        (["forward", "left", "--form", "paper"], "--form paper: salp has calibrated, local, gaussian_process"),
+        (["forward", "left", "--form", "gp"], "--form gp: salp has calibrated, local, gaussian_process, paper"),
         (["forward", "left", "--mirror-truth", "y"], "gyros and motion capture turn against each other"),
     ],
 )
