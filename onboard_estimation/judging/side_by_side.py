@@ -65,7 +65,7 @@ def side_by_side(
     if not rows:
         raise UserError(f"no filter gives an estimate that can be judged: {'; '.join(faults)}")
     outcome: Outcome = "reproduced" if held and all(held) else "partly" if any(held) else "not reproduced"
-    because = f"{sum(held)} of {len(held)} parts of the paper's filter lie within 3 sigma {percent(COVERED)} of the time"
+    because = f"{sum(held)} of {len(held)} parts of the paper's filter lie within 3 sigma for {percent(COVERED)}"
     because += f"; without an estimate: {'; '.join(faults)}" if faults else ""
     table = ReportTable("From the end of settling on", HEADINGS, tuple(rows), HEADINGS[3:])
     return Item(place, "filters on these recordings", outcome, because, (table,))
