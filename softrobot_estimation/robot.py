@@ -15,6 +15,7 @@ from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simul
 from onboard_estimation.contract.trained import Identified, Trained
 from onboard_estimation.contract.truth import WithLateTruth, WithTrueRates
 from onboard_estimation.pipeline.estimator import Estimator
+from softrobot_estimation.estimators.algorithm_1 import Algorithm1Estimator
 from softrobot_estimation.estimators.filter_model import FILTERS, KIND, configured_model
 from softrobot_estimation.estimators.open_loop import OpenLoop
 from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
@@ -42,7 +43,7 @@ class SoftRobot(
     settle_s = SETTLE_S
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
-    estimators = ("ukf", "marginalized_pf", "open_loop")
+    estimators = ("ukf", "marginalized_pf", "algorithm_1", "open_loop")
     model_parameter = "learning.model"
     training_forms = FILTERS
     scenarios: Mapping[str, Scenario] = {
@@ -82,6 +83,8 @@ class SoftRobot(
             configuration = model.applied(configuration, name)
         if name == "marginalized_pf":
             return ParticleEstimator(configuration, None if model is None else model.stiffness)
+        if name == "algorithm_1":
+            return Algorithm1Estimator(configuration)
         if name == "ukf":
             return UnscentedEstimator(configuration)
         return OpenLoop(configuration)
