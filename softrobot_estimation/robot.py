@@ -10,6 +10,7 @@ import numpy as np
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.reproduced import Reproduced
 from onboard_estimation.contract.robot import offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.contract.trained import Identified, Trained
@@ -33,6 +34,7 @@ class SoftRobot(
     Identified[SoftRobotConfiguration],
     Trained[SoftRobotConfiguration],
     Reported[SoftRobotConfiguration],
+    Reproduced[SoftRobotConfiguration],
 ):
     """One pneumatic segment with three or more chambers on a force-torque sensor."""
 
@@ -45,6 +47,7 @@ class SoftRobot(
     configuration_file = "config/softrobot.yaml"
     estimators = ("ukf", "marginalized_pf", "algorithm_1", "open_loop")
     model_parameter = "learning.model"
+    paper = "softrobot"
     training_forms = FILTERS
     scenarios: Mapping[str, Scenario] = {
         "laboratory": Scenario(
@@ -158,6 +161,9 @@ class SoftRobot(
     check_model = offline("onboard_estimation.learning.model_file:load", KIND)
     train = offline("softrobot_estimation.training.training:train")
     """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
+
+    reproduce = offline("softrobot_estimation.paper.reproduction:reproduce")
+    """Algorithm 1 and the `ukf` on simulated robots of the paper's kind, or on recordings."""
 
 
 ROBOT = SoftRobot()

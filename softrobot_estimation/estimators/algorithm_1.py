@@ -79,11 +79,12 @@ class RandomWalk(HyperParameterWalk):
 
 @dataclass(frozen=True)
 class Prior:
-    """Numbers of (9) and (16) in the paper's units; the first two are not the paper's, see the module."""
+    """Numbers of (9) and (16); the first two are not the paper's, the unit of k is not in its text, see the module."""
 
     nu: float = 3.0
     about_nominal: bool = True
-    psi: float = 4.0  # (N/m)^2
+    unit_n_per_m: float = 100.0
+    psi: float = 4.0
     sigma_f_squared: float = 100.0
     walk: RandomWalk = RandomWalk()
 
@@ -93,7 +94,7 @@ class Prior:
         box = usual.basis
         basis = ReducedRankBasis(box.centre, box.half_widths, box.half_widths, box.function_count)  # l = 1
         sigma_f = float(np.sqrt(self.sigma_f_squared))
-        scatters = (self.psi * d**4,)
+        scatters = (self.psi * (self.unit_n_per_m * d**2) ** 2,)
         prior = (
             WalkingPrior(basis, scatters, self.nu, sigma_f, self.walk)
             if configuration.learning.hyper_parameters
@@ -181,7 +182,9 @@ class Algorithm1(MarginalizedParticleFilter):
         after = cloud._replace(states=x, values=k, log_weights=ratios - log_sum, learned=eta, draws=draws)
         seen: Innovation | None = None
         if len(heard):
-            mean, spread = moments(np.exp(cloud.log_weights), np.where(np.isfinite(auxiliary_errors), auxiliary_errors, 0.0)[:, heard])
+            mean, spread = moments(
+                np.exp(cloud.log_weights), np.where(np.isfinite(auxiliary_errors), auxiliary_errors, 0.0)[:, heard]
+            )
             _, drawn = moments(weights, np.where(np.isfinite(errors), errors - auxiliary_errors[a], 0.0)[:, heard])
             root, inverse = factorised(spread + drawn + sigma_e)
             seen = Innovation(mean, root, float(((inverse @ mean) ** 2).sum()), True)
