@@ -1,16 +1,19 @@
 """Algorithm 1 of the paper (Ewering et al.), line by line: `algorithm_1`.
 
-An auxiliary particle filter on x = (q, q'), three coordinates of the arc and their rates, whose bending stiffness k is a
-reduced-rank Gaussian process of q with the weights integrated out. Numbers are the paper's (Section VII-A): M = 40
-functions on [-1, 1]^3 over q in half widths of `learning.half_width_...`, N = 500, l = 1, sigma_f^2 = 100, psi = 4, and
-nothing is forgotten. Its units are N/m: q there is (dx, dy, dL), with dx = d bx, d the arm of a chamber's centre, so
-that k in N m/rad is d^2 times as large. With `learning.hyper_parameters` sigma_f^2 and l walk, eq. (24).
+An auxiliary particle filter on x = (q, q'), three coordinates of the arc and their rates, whose bending stiffness k is
+a reduced-rank Gaussian process of q with the weights integrated out. Numbers are the paper's (Section VII-A): M = 40
+functions on [-1, 1]^3 over q in half widths of `learning.half_width_...`, N = 500, l = 1, sigma_f^2 = 100, psi = 4;
+nothing is forgotten. With `learning.hyper_parameters` sigma_f^2 and l walk, eq. (24).
+
+The paper's q is (dx, dy, dL), m, with dx = d bx; d is not in its text, and is the arm of a chamber's centre here, so
+that k in N m/rad is d^2 times k in N/m. Nor is the unit of the prior's k: it is 100 N/m, in which a function of
+deviation sigma_f reaches the stiffness that the paper prints.
 
 The paper is left where its text cannot be run, or not well; each is a field of `Prior`, and `LITERAL` has none but the
 last two:
 
 - the process is about the configured stiffness, not about zero, and no k is below a quarter of it;
-- nu = 3, not 1, with which samples are Cauchy's;
+- nu = 3, not 1, with which the first samples are Cauchy's;
 - the factor on statistics in eq. (17) is 1: with the printed gamma = 0 they would be erased at each step;
 - line 5 needs k_t before line 13 draws it: it is the mean of (22) at the auxiliary state. Resampling is systematic.
 
@@ -51,6 +54,9 @@ from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
 from softrobot_estimation.model import grey_box_kernels as kernels
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 
+_LEAST_SHARE = 0.01
+"""Of the particles' unweighted covariance, in what is published."""
+
 
 @dataclass(frozen=True)
 class RandomWalk(HyperParameterWalk):
@@ -86,13 +92,15 @@ class Prior:
     unit_n_per_m: float = 100.0
     psi: float = 4.0
     sigma_f_squared: float = 100.0
+    length_scale: float = 1.0
     walk: RandomWalk = RandomWalk()
 
     def of(self, configuration: SoftRobotConfiguration) -> tuple[UnknownFunction, FixedPrior | WalkingPrior]:
         """The unknown k(q), N m/rad, and the statistics eta_0."""
         usual, d = stiffness_prior(configuration), configuration.chambers.centre_radius_m
         box = usual.basis
-        basis = ReducedRankBasis(box.centre, box.half_widths, box.half_widths, box.function_count)  # l = 1
+        scales = tuple(self.length_scale * width for width in box.half_widths)
+        basis = ReducedRankBasis(box.centre, box.half_widths, scales, box.function_count)
         sigma_f = float(np.sqrt(self.sigma_f_squared))
         scatters = (self.psi * (self.unit_n_per_m * d**2) ** 2,)
         prior = (
@@ -200,7 +208,7 @@ class Algorithm1Estimator(ParticleEstimator):
         Of the stiffness.
     """
 
-    def __init__(self, configuration: SoftRobotConfiguration, prior: Prior = Prior()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, configuration: SoftRobotConfiguration, prior: Prior = Prior()) -> None:
         super().__init__(configuration)
         self.unknown, self._prior = prior.of(configuration)
 
@@ -215,6 +223,15 @@ class Algorithm1Estimator(ParticleEstimator):
     def begun(self, rows: Vector, stddev: Vector, stiffness: float, stiffness_stddev: float) -> Tracked:
         """x_0 drawn there; the grey box's other columns stand still."""
         return super().begun(rows, _of_state(stddev), stiffness, stiffness_stddev)
+
+    def published(self, filtered: Tracked, chambers_pa: Vector) -> tuple[Vector, Matrix]:
+        """Moments of all particles; where one has nearly all weight, their spread keeps the covariance regular."""
+        mean, covariance = super().published(filtered, chambers_pa)
+        cloud = filtered.cloud
+        even = np.where(cloud.log_weights > -np.inf, 0.0, -np.inf)
+        weights, _ = normalised(even)
+        tips = self.grey_box.tips(cloud.states, cloud.values[:, 0], chambers_pa)
+        return mean, covariance + _LEAST_SHARE * moments(weights, tips)[1]
 
     def placed(self, filtered: Tracked, row: Vector, stddev: Vector) -> Tracked:
         """x drawn anew; particles keep what they have learned."""

@@ -67,7 +67,8 @@ def stiffness(run: Run, found: Filtered, elongation_m: float, seed: int) -> Figu
     shown = (("mean, N/m", per_metre * means), ("variance, (N/m)^2", (per_metre * stddevs) ** 2))
     for axes, (label, values) in zip(panels[0], shown, strict=True):
         image: Any = axes.imshow(values.reshape(_GRID, _GRID), origin="lower", extent=extent, aspect="auto")
-        figure.colorbar(image, ax=axes, label=label)
+        figure.colorbar(image, ax=axes)
+        axes.set_title(label, size=9)
         axes.plot(mm[0] * found.rows[:, 0], mm[1] * found.rows[:, 1], ".", color=INK, markersize=1.2)
         axes.set_xlabel("dx, mm")
         axes.set_ylabel("dy, mm")

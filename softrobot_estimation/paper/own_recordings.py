@@ -73,8 +73,8 @@ def _tips(configuration: SoftRobotConfiguration, recordings: Mapping[str, Loaded
         "Table I",
         "the tip in your recordings",
         "partly" if better else "not reproduced",
-        f"Algorithm 1 with hyper-parameters has {median[words[0]]:.2f} mm in the median, the ukf {median['ukf']:.2f} mm; "
-        "motion capture tells the tip, the paper's states follow from it by an arc",
+        f"Algorithm 1 with hyper-parameters has {median[words[0]]:.2f} mm in the median, the ukf "
+        f"{median['ukf']:.2f} mm; motion capture tells the tip, the paper's states follow from it by an arc",
         (ReportTable("Your recordings", headings, tuple(rows), headings[2:]),),
     )
 
@@ -99,7 +99,7 @@ def _foreseen(configuration: SoftRobotConfiguration, recordings: Mapping[str, Lo
         "Table II",
         "prediction over several steps in your recordings",
         "reproduced" if min(ratios) > 1.0 else "partly" if max(ratios) > 1.0 else "not reproduced",
-        f"after {HORIZONS[-1]} steps the stiffness learned by Algorithm 1 is {min(ratios):.2f} to {max(ratios):.2f} times "
-        "better than the best constant one",
+        f"after {HORIZONS[-1]} steps the stiffness learned by Algorithm 1 is {min(ratios):.2f} to "
+        f"{max(ratios):.2f} times better than the best constant one",
         (ReportTable(title, headings, tuple(rows), headings[2:]),),
     )
