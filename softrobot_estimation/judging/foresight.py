@@ -141,7 +141,7 @@ def true_states(configuration: SoftRobotConfiguration, recording: LoadedRecordin
         times = stamps_s[near] - stamps_s[middle]
         if np.diff(times).max() < _LONGEST_FRAME_S:
             rates[middle], known[middle] = np.polyfit(times, shapes[near], 2)[1], True
-    frames_s = float(np.median(np.diff(stamps_s))) * offsets
+    frames_s: Vector = np.median(np.diff(stamps_s)) * offsets.astype(np.float64)
     return TrueStates(stamps_s, np.hstack([shapes, rates]), known, frames_s)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -65,15 +66,15 @@ def _tips(configuration: SoftRobotConfiguration, recordings: Mapping[str, Loaded
             covered = f"{place['coverage_1_sigma']:.2f}, {place['coverage_3_sigma']:.3f}"
             largest_mm = 1e3 * place["position_ate_max_m"]
             rows.append((run, words, f"{places[run, words]:.2f}", f"{largest_mm:.1f}", covered))
-    words = list(_FILTERS)
-    median = {one: float(np.median([places[run, one] for run in recordings])) for one in words}
-    better = median[words[0]] <= median["ukf"]
+    first = next(iter(_FILTERS))
+    median = {one: float(np.median([places[run, one] for run in recordings])) for one in _FILTERS}
+    better = median[first] <= median["ukf"]
     headings = ("recording", "filter", "tip RMS, mm", "largest, mm", "within 1, 3 sigma")
     return Item(
         "Table I",
         "the tip in your recordings",
         "partly" if better else "not reproduced",
-        f"Algorithm 1 with hyper-parameters has {median[words[0]]:.2f} mm in the median, the ukf "
+        f"Algorithm 1 with hyper-parameters has {median[first]:.2f} mm in the median, the ukf "
         f"{median['ukf']:.2f} mm; motion capture tells the tip, the paper's states follow from it by an arc",
         (ReportTable("Your recordings", headings, tuple(rows), headings[2:]),),
     )
@@ -83,10 +84,10 @@ def _foreseen(configuration: SoftRobotConfiguration, recordings: Mapping[str, Lo
     rows, ratios = [], []
     for run, recording in recordings.items():
         truth = true_states(configuration, recording)
-        found = {
-            words: filtered(ROBOT.estimator(configuration.with_parameters(parameters), name), recording)
-            for words, (name, parameters) in _FILTERS.items()
-        }
+        found = {}
+        for words, (name, parameters) in _FILTERS.items():
+            estimator: Any = ROBOT.estimator(configuration.with_parameters(parameters), name)
+            found[words] = filtered(estimator, recording)
         best = best_constant(configuration, [(found["ukf"], truth)], SHARES, HORIZONS[-1], STEP_S)
         by = {words: errors(one, truth, HORIZONS, STEP_S) for words, one in found.items()}
         by[f"best constant, {best:.3f} N m/rad"] = errors(found["ukf"], truth, HORIZONS, STEP_S, best)

@@ -13,6 +13,7 @@ from onboard_estimation.base.workers import all_of
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reproduced import Item, Outcome, Paper, find_paper
 from onboard_estimation.contract.trained import ReportTable
+from softrobot_estimation.judging.foresight import Filtered
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.paper import figures
 from softrobot_estimation.paper.own_recordings import items_of_recordings
@@ -23,6 +24,7 @@ from softrobot_estimation.paper.scenario import (
     STEPS_S,
     Accuracy,
     Judged,
+    Run,
     accuracy,
     judged,
     simulated,
@@ -72,7 +74,7 @@ def reproduce(
     yield _text(paper, robots, seeds)
 
 
-def _figure_2(shown: Mapping[str, figures.Filtered], run: figures.Run, seed: int) -> Item:
+def _figure_2(shown: Mapping[str, Filtered], run: Run, seed: int) -> Item:
     found = {name: accuracy(run, one) for name, one in shown.items()}
     learned = found["particles_hyper_parameters"]
     close = learned.nmse < 0.1 and learned.stiffness_median < 2.0 * TARGET_SHARE
@@ -133,7 +135,7 @@ def _table_1(
         f". Robots here have no model error but the stiffness, which the ukf follows: {ukf['position_rmse_mm']:.2f} "
         f"mm. Algorithm 1 has {learned['position_rmse_mm']:.2f} and {fixed['position_rmse_mm']:.2f} mm, "
         f"{'within' if learned['position_rmse_mm'] <= TARGET_MM else 'beyond'} {TARGET_MM} mm in the paper's "
-        f"coordinates, but {learned['tip_rmse_mm']:.2f} mm at the tip, and its stiffness errs by "
+        f"coordinates, {learned['tip_rmse_mm']:.2f} mm at the tip, and its stiffness errs by "
         f"{100.0 * learned['stiffness_median']:.0f} % in the median: of {paper.figure('Section VII-A', 'particles')} "
         f"particles {learned['effective_particles']:.0f} are effective, soon all have one past, and its samples of k "
         "are taken for independent"
@@ -174,7 +176,7 @@ def _accuracies(paper: Paper, robots: Sequence[Judged], title: str, repeated: bo
     return ReportTable(title, headings, tuple(rows), headings[1:])
 
 
-def _figure_3(paper: Paper, shown: Mapping[str, figures.Filtered], run: figures.Run, seed: int) -> Item:
+def _figure_3(paper: Paper, shown: Mapping[str, Filtered], run: Run, seed: int) -> Item:
     found = shown["particles_hyper_parameters"]
     learned = figures.learned(found)
     height_m = float(paper.figure("Figure 3", "elongation_m"))

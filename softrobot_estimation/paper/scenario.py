@@ -192,7 +192,9 @@ def judged(task: tuple[SoftRobotConfiguration, int, float, int]) -> Judged:
     How far they see ahead is told of runs as short as the paper's.
     """
     configuration, seed, duration_s, runs = task
-    run, accuracies, first = simulated(configuration, seed, duration_s), {}, {}
+    run = simulated(configuration, seed, duration_s)
+    accuracies: dict[str, tuple[Accuracy, ...]] = {}
+    first: dict[str, Filtered] = {}
     for method in METHODS:
         try:
             found = [tracked(run, method, one) for one in range(1, 1 + (runs if method in REPEATED else 1))]
