@@ -10,11 +10,13 @@ import numpy as np
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel
 from onboard_estimation.contract.reported import Drawn, Reported
+from onboard_estimation.contract.reproduced import Reproduced
 from onboard_estimation.contract.robot import offline
 from onboard_estimation.contract.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.contract.trained import Identified, Trained
 from onboard_estimation.contract.truth import WithLateTruth, WithTrueRates
 from onboard_estimation.pipeline.estimator import Estimator
+from softrobot_estimation.estimators.algorithm_1 import Algorithm1Estimator
 from softrobot_estimation.estimators.filter_model import FILTERS, KIND, configured_model
 from softrobot_estimation.estimators.open_loop import OpenLoop
 from softrobot_estimation.estimators.particle_estimator import ParticleEstimator
@@ -32,6 +34,7 @@ class SoftRobot(
     Identified[SoftRobotConfiguration],
     Trained[SoftRobotConfiguration],
     Reported[SoftRobotConfiguration],
+    Reproduced[SoftRobotConfiguration],
 ):
     """One pneumatic segment with three or more chambers on a force-torque sensor."""
 
@@ -42,8 +45,9 @@ class SoftRobot(
     settle_s = SETTLE_S
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
-    estimators = ("ukf", "marginalized_pf", "open_loop")
+    estimators = ("ukf", "marginalized_pf", "algorithm_1", "open_loop")
     model_parameter = "learning.model"
+    paper = "softrobot"
     training_forms = FILTERS
     scenarios: Mapping[str, Scenario] = {
         "laboratory": Scenario(
@@ -82,6 +86,8 @@ class SoftRobot(
             configuration = model.applied(configuration, name)
         if name == "marginalized_pf":
             return ParticleEstimator(configuration, None if model is None else model.stiffness)
+        if name == "algorithm_1":
+            return Algorithm1Estimator(configuration)
         if name == "ukf":
             return UnscentedEstimator(configuration)
         return OpenLoop(configuration)
@@ -155,6 +161,9 @@ class SoftRobot(
     check_model = offline("onboard_estimation.learning.model_file:load", KIND)
     train = offline("softrobot_estimation.training.training:train")
     """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
+
+    reproduce = offline("softrobot_estimation.paper.reproduction:reproduce")
+    """Algorithm 1 and the `ukf` on simulated robots of the paper's kind, or on recordings."""
 
 
 ROBOT = SoftRobot()

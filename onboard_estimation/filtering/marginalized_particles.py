@@ -408,17 +408,22 @@ class MarginalizedParticleFilter:
         Writes out a matrix for each particle: some milliseconds for 500.
         """
         weights, prior, learned = np.exp(cloud.log_weights), self.prior, cloud.learned
+        means = self.mean_weights(cloud)
         noise = prior.scatters_of(learned) / (learned.degrees_of_freedom - 2.0)
         matrices = prior.covariances(learned)
         factors = np.ones(matrices.shape[1]) if prior.factors is None else prior.factors
-        means, covariances = [], []
+        covariances = []
         for output in range(noise.shape[1]):
-            mean, between = moments(weights, learned.means[:, output])
+            _, between = moments(weights, learned.means[:, output])
             within = np.tensordot(weights * noise[:, output], matrices, axes=1)
-            means.append(factors * mean)
             covariances.append(np.outer(factors, factors) * (within + between))
         deviations = np.sqrt(weights @ noise)
-        return LearnedFunction(self.unknown.basis, self._constants, np.array(means), np.array(covariances), deviations)
+        return LearnedFunction(self.unknown.basis, self._constants, means, np.array(covariances), deviations)
+
+    def mean_weights(self, cloud: Cloud) -> Array:
+        """(p, M) of the basis functions, what all particles have learned in the mean."""
+        means = np.tensordot(np.exp(cloud.log_weights), cloud.learned.means, axes=1)
+        return np.asarray(means if self.prior.factors is None else means * self.prior.factors)
 
     def _auxiliary(self, cloud: Cloud, ahead: Array, seen: _Reading) -> _Auxiliary:
         """What the particles' predictions say of the measurement: lines 3 to 5, with k its predicted mean."""

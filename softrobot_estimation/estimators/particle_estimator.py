@@ -121,11 +121,16 @@ class ParticleEstimator(WrenchFilter[Tracked]):
     ----------
     learned
         Stiffness that was learned before, under the same prior; None: it starts from nothing.
+
+    Attributes
+    ----------
+    unknown
+        Prior of the stiffness.
     """
 
     def __init__(self, configuration: SoftRobotConfiguration, learned: LearnedFunction | None = None) -> None:
         super().__init__(configuration)
-        self._model, self._unknown, self._learned = _Model(self.grey_box), stiffness_prior(configuration), learned
+        self._model, self.unknown, self._learned = _Model(self.grey_box), stiffness_prior(configuration), learned
         self._tracker = lru_cache(maxsize=8)(self._built)
 
     def _built(self, moment_stddev_n_m: float) -> MarginalizedParticleFilter:
@@ -141,7 +146,7 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         recovery[kernels.REST :] = 0.5 * settings.rest_moment_stddev_n_m
         return MarginalizedParticleFilter(
             self._model,
-            self._unknown,
+            self.unknown,
             ParticleFilterSettings(
                 noise,
                 np.diag(self.wrench_stddev**2),
@@ -240,6 +245,10 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         if tracked is None:
             return None
         return self._tracker(self.configuration.filter.moment_stddev_n_m).learned_function(tracked.cloud)
+
+    def mean_weights(self, cloud: Cloud) -> Vector:
+        """(M,) of the basis functions, over all particles."""
+        return self._tracker(self.configuration.filter.moment_stddev_n_m).mean_weights(cloud)[0]
 
     def _settled_now(self, filtered: Tracked, chambers_pa: Vector) -> Tracked:
         """With the step that no measurement corrects any more."""

@@ -147,7 +147,9 @@ class LearningConfiguration:
         0.02, "how much each step's sample counts: those of some 50 steps err alike", exclusive_minimum=0.0, maximum=1.0
     )
     memory_s: float = positive(60.0, "after which what was learned is forgotten", "s")
-    hyper_parameters: bool = parameter(False, "learn scale and length of the kernel, too: four times the work")
+    hyper_parameters: bool = parameter(
+        False, "learn scale and length of the kernel, too (`algorithm_1` as well): four times the work"
+    )
     seed: int = parameter(1, "of all random numbers", minimum=0)
 
 

@@ -1,0 +1,1 @@
+"""The paper whose robot this is, made again."""
