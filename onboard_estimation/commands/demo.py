@@ -179,7 +179,7 @@ def reproduce(
     """
     from onboard_estimation.base.workers import sharing
     from onboard_estimation.campaigns.training import reproduced
-    from onboard_estimation.report.reproduction import overview
+    from onboard_estimation.contract.trained import ReportTable
 
     with (
         arguments.working(workers, scheduler, 2, quiet=json) as team,
@@ -191,6 +191,9 @@ def reproduce(
         output.print_json(figures)
         return
     for one in items:
+        output.say(f"\n{one.place}, {one.title}: {one.outcome}", style="bold")
+        output.say(f"{one.because}\n")
         output.print_tables(one.tables)
-    output.print_tables([overview(items)])
+    rows = tuple((one.place, one.title, one.outcome) for one in items)
+    output.print_tables([ReportTable("What came out", ("place", "what it shows", "outcome"), rows)])
     output.say(f"with its pictures: {page}")
