@@ -143,7 +143,7 @@ class HopperTraining:
         pictures = {name: path.with_name(f"{path.stem}_{name}_sensitivity.png") for name in self.sensitivities}
         for name, picture in pictures.items():
             title = f"{name}: change of the cost when one parameter changes"
-            write_sensitivity(self.sensitivities[name], picture, title)
+            write_figure(picture, partial(sensitivity_figure, self.sensitivities[name], title))
         return list(pictures.values())
 
 
@@ -201,22 +201,12 @@ def _at_bounds(trained: TrainedFilter) -> list[str]:
     return [name for name, share in zip(problem.names, shares, strict=True) if min(share, 1.0 - share) < 0.01]
 
 
-def write_sensitivity(result: Sensitivity, path: Path, title: str) -> None:
-    """Write change of the cost over change of each parameter (the paper's figure 4) as PNG, the same to the byte.
+def sensitivity_figure(result: Sensitivity, title: str) -> Figure:
+    """Change of the cost over change of each parameter (the paper's figure 4).
 
     Above the dotted lines the cost changes by more percents than the parameter. The seven that matter most have a
     colour and a mark each, and stand by name in the legend; the others are grey.
-
-    Raises
-    ------
-    UserError
-        The file cannot be written.
     """
-    write_figure(path, partial(sensitivity_figure, result, title))
-
-
-def sensitivity_figure(result: Sensitivity, title: str) -> Figure:
-    """Of `write_sensitivity`."""
     figure = Figure(figsize=(10.0, 4.8), layout="constrained")
     axes, changes = figure.subplots(), result.changes_percent
     finite = np.where(np.isfinite(result.cost_changes_percent), result.cost_changes_percent, np.nan)
