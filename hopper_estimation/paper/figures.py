@@ -153,19 +153,15 @@ def _shipped(entry: FilterEntry, recording: LoadedRecording, trial: Trial, told_
 
 def _summed(entry: FilterEntry, trial: Trial) -> dict[str, Array]:
     """(N,) the same by eqs. (11) to (13) as printed; of a touchdown or an apex that was not told no change is known."""
-    run = told("kf1", entry, trial).events
-    seen_s = trial.time_s[run["sample"]]
+    events = told("kf1", entry, trial).events
+    run = events[np.isin(events["kind"], (APEX, TOUCHDOWN))]
+    landed = run["kind"] == TOUCHDOWN
     # The filter takes a touchdown for as late as its position update does.
-    height = run["height"] - np.where(run["kind"] == TOUCHDOWN, entry.parameters[DELAY_TD] * run["velocity"], 0)
-    true_s = trial.hops.events.times_s(TOUCHDOWN)
-    touchdown, drop = np.full((2, len(true_s)), np.nan)
-    for number, at_s in enumerate(true_s):
-        near = np.flatnonzero((run["kind"] == TOUCHDOWN) & (np.abs(seen_s - at_s) < _NEAR_S))
-        if len(near):
-            touchdown[number] = height[near[0]]
-            before = [row for row in range(near[0]) if run["kind"][row] in (APEX, TOUCHDOWN)]
-            if before and run["kind"][before[-1]] == APEX:
-                drop[number] = height[before[-1]] - touchdown[number]
+    height = run["height"] - np.where(landed, entry.parameters[DELAY_TD] * run["velocity"], 0.0)
+    drops = np.append(np.nan, np.where(landed[:-1], np.nan, height[:-1])) - height
+    apart_s = np.abs(trial.time_s[run["sample"]][landed] - trial.hops.events.times_s(TOUCHDOWN)[:, None])
+    near, missed = apart_s.argmin(axis=1), apart_s.min(axis=1) >= _NEAR_S
+    touchdown, drop = (np.where(missed, np.nan, one[landed][near]) for one in (height, drops))
     by_drop = -np.diff(drop, prepend=drop[:1])
     by_touchdown = touchdown - CONFIGURATION.robot.standing_height_m
     changes = {"eq. (11)": by_drop, "eq. (12)": by_touchdown, "eq. (13)": 0.5 * (by_drop + by_touchdown)}
