@@ -96,30 +96,22 @@ class HopperTraining:
 
     def tables(self) -> list[ReportTable]:
         """Errors, parameters with their sensitivity, events."""
-        names = list(self.filters)
-        errors = ReportTable(
-            "errors on the training hops (mean)",
-            ("filter", "height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)", "cost by seed"),
-            tuple(self._error_row(name) for name in names),
-            ("height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)"),
-        )
-        events = ReportTable(
-            "events: seen so much later than they happen (median), and how that varies (standard deviation)",
-            ("filter", *EVENTS),
-            tuple(self._event_row(name) for name in names),
-            EVENTS,
-        )
-        return [errors, *(self._parameter_table(name) for name in names), events]
-
-    def _error_row(self, name: str) -> tuple[str, ...]:
-        m1, m2, m3, m4 = self._means(name).values()
-        costs = " ".join(f"{one.cost:.4f}" for one in self.filters[name].results)
-        return (name, f"{m1:.1f} %", f"{m2:.1f} %", f"{m3:.1f} %", f"{m4:.3f} s", costs)
-
-    def _event_row(self, name: str) -> tuple[str, ...]:
-        entry = self.filters[name].entry
-        times_ms = zip(1e3 * entry.event_delay_s, 1e3 * entry.event_stddev_s, strict=True)
-        return (name, *(f"{delay:.1f} ± {stddev:.1f} ms" for delay, stddev in times_ms))
+        rows, events = [], []
+        for name, trained in self.filters.items():
+            entry = trained.entry
+            m1, m2, m3, m4 = self._means(name).values()
+            costs = " ".join(f"{one.cost:.4f}" for one in trained.results)
+            rows.append((name, f"{m1:.1f} %", f"{m2:.1f} %", f"{m3:.1f} %", f"{m4:.3f} s", costs))
+            times_ms = zip(1e3 * entry.event_delay_s, 1e3 * entry.event_stddev_s, strict=True)
+            events.append((name, *(f"{delay:.1f} ± {stddev:.1f} ms" for delay, stddev in times_ms)))
+        metrics = "height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)"
+        headings = "filter", *metrics, "cost by seed"
+        seen = "events: seen so much later than they happen (median), and how that varies (standard deviation)"
+        return [
+            ReportTable("errors on the training hops (mean)", headings, tuple(rows), metrics),
+            *(self._parameter_table(name) for name in self.filters),
+            ReportTable(seen, ("filter", *EVENTS), tuple(events), EVENTS),
+        ]
 
     def _parameter_table(self, name: str) -> ReportTable:
         found, entry = self.sensitivities[name], self.filters[name].entry
