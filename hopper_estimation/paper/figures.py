@@ -28,7 +28,7 @@ from hopper_estimation.estimators.estimator import HopperEstimator
 from hopper_estimation.estimators.filters import Filtered, FilterEntry
 from hopper_estimation.estimators.vertical_kernels import liftoff_velocity
 from hopper_estimation.model.phases import APEX, DELAY_TD, EVENTS, LIFTOFF, MAX_SQUAT, TOUCHDOWN, Array
-from hopper_estimation.paper.study import Size, Study, shown
+from hopper_estimation.paper.study import Size, Study, by_name, shown
 from hopper_estimation.paper.trials import CONFIGURATION, FIRST_TEST_SEED, START_S, recorded, sensed, told
 from hopper_estimation.training.filter_calibration import Trial, trial_of
 from hopper_estimation.training.training import sensitivity_figure
@@ -85,12 +85,9 @@ def ground_height(paper: Paper, entries: Sequence[FilterEntry], size: Size) -> I
     """Figure 5: the ground's height over thirty hops, by eqs. (11) to (13) and as shipped."""
     printed = paper.printed["Figure 5"]
     robots = range(FIRST_TEST_SEED, FIRST_TEST_SEED + size.ground_robots)
-    tasks = [(entry, floor, seed) for floor in _FLOORS for entry in entries for seed in robots]
-    runs: dict[str, dict[str, list[Array]]] = {floor: {} for floor in _FLOORS}
-    for (_, floor, _), one in zip(tasks, all_of(_ground_errors, tasks), strict=True):
-        for way, values in one.items():
-            runs[floor].setdefault(way, []).append(values)
-    errors = {floor: {way: np.array(each) for way, each in ways.items()} for floor, ways in runs.items()}
+    tasks = [(floor, entry, seed) for floor in _FLOORS for entry in entries for seed in robots]
+    runs = by_name(_ground_errors, tasks)
+    errors = {floor: {way: np.array([one[way] for one in each]) for way in each[0]} for floor, each in runs.items()}
     found = {(floor, way): statistics(each) for floor, ways in errors.items() for way, each in ways.items()}
     rows = [(f"{floor}: {way}", *(f"{one:.3f}" for one in figures)) for (floor, way), figures in found.items()]
     headings = ("floor, way", "mean size after 30 hops (m)", "with its sign (m)", "mean along the run (m)",
@@ -126,9 +123,9 @@ def statistics(errors: Array) -> tuple[float, float, float, float, float, float]
     return np.abs(last).mean(), last.mean(), errors[:, 1:].mean(), hops.mean(), hops.std(), np.abs(drawn).mean()
 
 
-def _ground_errors(task: tuple[FilterEntry, str, int]) -> dict[str, Array]:
+def _ground_errors(task: tuple[str, FilterEntry, int]) -> dict[str, Array]:
     """(HOPS + 1,) errors of the ground's height under each touchdown, m, by way; the first is where the sum begins."""
-    entry, floor, seed = task
+    floor, entry, seed = task
     scenario, variant = _FLOORS[floor]
     recording = recorded(scenario, variant, START_S + _GROUND_S, seed)
     trial = trial_of(replace(CONFIGURATION, ground_changes=scenario == "uneven"), f"seed {seed}", recording)

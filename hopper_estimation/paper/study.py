@@ -117,21 +117,21 @@ class Study(NamedTuple):
 def studied(size: Size) -> Study:
     """Train, or take what is shipped, and judge."""
     tasks = [(name, seed, size) for seed in size.seeds("kf1") for name in PAPERS if seed in size.seeds(name)]
-    found = _by_name(learned, tasks)
+    found = by_name(learned, tasks)
     entries = {name: [one.entry for one in each] for name, each in found.items()}
     entries |= {name: [shipped(name)] for name in _AS_SHIPPED}
     entered = paper_entry().parameters.copy()
     entered[list(table_two(filter_only=False))] = list(table_two(filter_only=False).values())
     entries |= {TABLE_TWO: [paper_entry()], ALL_ENTERED: [replace(paper_entry(), parameters=entered)]}
-    known = _by_name(_judged_known, [(name, one, size) for name, (_, its) in JUDGED.items() for one in entries[its]])
+    known = by_name(_judged_known, [(name, one, size) for name, (_, its) in JUDGED.items() for one in entries[its]])
     # Each robot that hops by the estimate has another training seed's parameters, in turns.
     kf1 = entries["kf1"]
     turns = [(n, kf1[n % len(kf1)], gait, size) for n in range(size.controlled_robots) for gait in CONTROL_S]
-    known[CONTROLLED] = list(_by_name(_judged_controlled, turns).values())
+    known[CONTROLLED] = list(by_name(_judged_controlled, turns).values())
     return Study(size, found, entries, known)
 
 
-def _by_name(function: Callable[[Any], Any], tasks: Sequence[Any]) -> dict[Any, list[Any]]:
+def by_name(function: Callable[[Any], Any], tasks: Sequence[Any]) -> dict[Any, list[Any]]:
     """What came of tasks, by their first element."""
     found: dict[Any, list[Any]] = {}
     for task, one in zip(tasks, all_of(function, tasks), strict=True):
