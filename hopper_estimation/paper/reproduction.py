@@ -35,7 +35,8 @@ from hopper_estimation.paper.study import (
     trained,
     values_of,
 )
-from hopper_estimation.paper.trials import HEIGHTS_M, ROBOT, judged_on, told
+from hopper_estimation.paper.trials import HEIGHTS_M, judged_on, told
+from hopper_estimation.robot import ROBOT
 from hopper_estimation.training.filter_calibration import Trial, judged, trials_of
 from onboard_estimation.base.installed import resource
 from onboard_estimation.contract.recorded import LoadedRecording
