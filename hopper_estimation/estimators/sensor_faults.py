@@ -157,11 +157,7 @@ def sensor_notes(
         since_s = (state["gyro_ns"] - span_ns[0]) / NANOSECONDS_PER_SECOND
         yield Note(f"After {since_s:.1f} s {GYRO_MOVED}.", "gyro's zero moved")
     if not state["zeroed"]:
-        yield Note(
-            f"The robot never stood still for {configuration.sensors.rest_s:g} s (sensors.rest_s): the accelerometers "
-            "are not zeroed, their offsets are taken as zero.",
-            "sensors not zeroed",
-        )
+        yield Note(f"Accelerometers: {_NOT_ZEROED.format(configuration.sensors.rest_s)}.", "sensors not zeroed")
 
 
 def _silent_or_stuck(configuration: HopperConfiguration, one: Series, span_ns: tuple[int, int]) -> Iterator[Note]:

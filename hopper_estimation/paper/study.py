@@ -10,32 +10,21 @@ M3 counts a hop whose apex was not told as 100 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hopper_estimation.estimators.filters import (
-    PARAMETERS,
-    FilterEntry,
-    FilterModel,
-    filters_of,
-    load_filters,
-    untrained_entry,
-)
+from hopper_estimation.estimators.filters import PARAMETERS, FilterEntry, FilterModel, filters_of, load_filters
+from hopper_estimation.judging.hop_metrics import mean_of
 from hopper_estimation.judging.hops import HopCycles
 from hopper_estimation.model.configuration import HopperConfiguration, HopperTrainingConfiguration
 from hopper_estimation.model.phases import DROP, REBOUND, Array
-from hopper_estimation.paper.trials import (
-    CONFIGURATION,
-    FIRST_TEST_SEED,
-    HEIGHTS_M,
-    controlled,
-    judged_on,
-    learned_from,
-)
+from hopper_estimation.paper import trials as robots
+from hopper_estimation.paper.trials import CONFIGURATION, FIRST_TEST_SEED, HEIGHTS_M, judged_on, learned_from
 from hopper_estimation.training.filter_calibration import Trial, judged
 from hopper_estimation.training.filter_training import PAPERS_FORM, FilterObjective, train_filter
 from hopper_estimation.training.training import CHANGES_PERCENT
@@ -44,50 +33,21 @@ from onboard_estimation.base.workers import all_of
 from onboard_estimation.contract.reproduced import find_paper
 from onboard_estimation.learning.optimisation.problem import Sensitivity, sensitivity
 
-Errors = Mapping[str, Array]
-"""(N,) by metric, hop by hop: percent, s, m."""
 ALL_M = 0.0
 """In place of a set height: all of them."""
 CONTROL_S = {"1m": 14.0, "2m": 16.0, "3m": 19.0, "4m": 22.0}
 """Ten hops or more by the estimate."""
-
-
-class Subject(NamedTuple):
-    """A filter that is judged.
-
-    Attributes
-    ----------
-    estimator
-        That runs.
-    trained
-        Estimator that is trained; empty: its parameters are the package's, if it has any.
-    from_table
-        Whether the filter's values of Table II are held.
-    scenario
-        In which it is judged.
-    """
-
-    estimator: str
-    trained: str = ""
-    from_table: bool = False
-    scenario: str = "hardware"
-
-    @property
-    def learner(self) -> Subject:
-        """What is trained for it."""
-        return self._replace(estimator=self.trained, scenario="hardware")
-
-
-PAPERS = {name: Subject(name, name) for name in ("kf1", "kf2", "eskf1", "eskf2")}
+PAPERS = ("kf1", "kf2", "eskf1", "eskf2")
 TABLE_TWO, ALL_ENTERED, FOREIGN = "Table II, rest trained", "Table II, all entered", "kf1, foreign effects"
-SUBJECTS = {
-    **PAPERS,
-    "kf3": Subject("kf3_kf1", "kf1"),
-    TABLE_TWO: Subject("kf1", "kf1", from_table=True),
-    ALL_ENTERED: Subject("kf1", "kf1", from_table=True),
-    FOREIGN: Subject("kf1", "kf1", scenario="foreign"),
-    **{name: Subject(name) for name in ("ba1", "dr1", "ba1_best", "dr1_best", "bounce")},
+CONTROLLED = "kf1, hopping by its estimate"
+_AS_SHIPPED = ("ba1", "dr1", "ba1_best", "dr1_best", "bounce")
+JUDGED = {
+    **{name: (name, name) for name in (*PAPERS, *_AS_SHIPPED)},
+    "kf3": ("kf3_kf1", "kf1"),
+    FOREIGN: ("kf1", "kf1"),
+    **{name: ("kf1", name) for name in (TABLE_TWO, ALL_ENTERED)},
 }
+"""Which estimator is judged on robots that hop by their true state, with whose parameters."""
 _FILTER = ("state_cutoff_hz", "phase_cutoff_hz", "switching_g", "acceleration_stddev_m_s2", "velocity_stddev_m_s",
            "position_stddev_m")  # fmt: skip
 """What of Table II means here what it means there; its fit belongs to a formula that the text has lost."""
@@ -110,18 +70,16 @@ class Size(NamedTuple):
     @property
     def about(self) -> str:
         """Which robots, for titles of tables."""
-        if not self.training_seeds:
-            learned = "parameters as shipped"
-        else:
-            learned = (
-                f"trained by 1000 individuals in 20 generations on {self.robots} robots each of training seeds 0 to "
-                f"{self.training_seeds - 1} (other filters: {self.other_seeds} of them), median (worst)"
-            )
+        learned = (
+            f"trained by 1000 individuals in 20 generations on {self.robots} robots each of training seeds 0 to "
+            f"{self.training_seeds - 1} (other filters: {self.other_seeds} of them), median (worst)"
+        )
+        learned = learned if self.training_seeds else "parameters as shipped"
         return f"robots {FIRST_TEST_SEED} to {FIRST_TEST_SEED + self.test_robots - 1}, {learned}"
 
-    def seeds(self, learner: Subject) -> range:
+    def seeds(self, name: str) -> range:
         """Training seeds of a filter."""
-        return range(max(self.training_seeds if learner == PAPERS["kf1"] else self.other_seeds, 1))
+        return range(max(self.training_seeds if name == "kf1" else self.other_seeds, 1))
 
 
 WHOLE, QUICK = Size(), Size(0, 0, 2, 2, 1, 0.55, 2, 1)
@@ -135,53 +93,89 @@ class Learned(NamedTuple):
     sensitivity: Sensitivity
 
 
+class Judged(NamedTuple):
+    """Errors of all hops of a set height, (N,) by metric, percent, s, m; the truth's hops for their agility."""
+
+    set_height_m: float
+    errors: Mapping[str, Array]
+    cycles: HopCycles
+
+
+Runs = Sequence[Sequence[Judged]]
+"""By training seed."""
+
+
+class Study(NamedTuple):
+    """All of it, by name and training seed: what was learned; parameters; what filters are worth."""
+
+    size: Size
+    learned: Mapping[str, list[Learned]]
+    entries: Mapping[str, list[FilterEntry]]
+    known: Mapping[str, Runs]
+
+
+def studied(size: Size) -> Study:
+    """Train, or take what is shipped, and judge."""
+    tasks = [(name, seed, size) for seed in size.seeds("kf1") for name in PAPERS if seed in size.seeds(name)]
+    found = by_name(learned, tasks)
+    entries = {name: [one.entry for one in each] for name, each in found.items()}
+    entries |= {name: [shipped(name)] for name in _AS_SHIPPED}
+    entered = paper_entry().parameters.copy()
+    entered[list(table_two(filter_only=False))] = list(table_two(filter_only=False).values())
+    entries |= {TABLE_TWO: [paper_entry()], ALL_ENTERED: [replace(paper_entry(), parameters=entered)]}
+    known = by_name(_judged_known, [(name, one, size) for name, (_, its) in JUDGED.items() for one in entries[its]])
+    # Each robot that hops by the estimate has another training seed's parameters, in turns.
+    kf1 = entries["kf1"]
+    turns = [(n, kf1[n % len(kf1)], gait, size) for n in range(size.controlled_robots) for gait in CONTROL_S]
+    known[CONTROLLED] = list(by_name(_judged_controlled, turns).values())
+    return Study(size, found, entries, known)
+
+
+def by_name(function: Callable[[Any], Any], tasks: Sequence[Any]) -> dict[Any, list[Any]]:
+    """What came of tasks, by their first element."""
+    found: dict[Any, list[Any]] = {}
+    for task, one in zip(tasks, all_of(function, tasks), strict=True):
+        found.setdefault(task[0], []).append(one)
+    return found
+
+
 def table_two(filter_only: bool) -> dict[int, float]:
     """Values of the paper's Table II by their places in a parameter vector: those of the filter, or all."""
-    names = [one.name for one in PARAMETERS]
-    printed = find_paper("hopping").printed["Table II"].items()
+    printed = find_paper("hopping").printed["Table II"]
     return {
-        names.index(name): float(value)
-        for name, value in printed
-        if value != "NA" and (name in _FILTER or not filter_only)
+        place: float(printed[one.name])
+        for place, one in enumerate(PARAMETERS)
+        if printed.get(one.name, "NA") != "NA" and (one.name in _FILTER or not filter_only)
     }
 
 
-def learned(task: tuple[Subject, int, Size]) -> Learned:
-    """A subject's filter, trained on the robots of that seed, or as shipped."""
-    subject, seed, size = task
+def learned(task: tuple[str, int, Size]) -> Learned:
+    """A filter, trained on the robots of that seed, or as shipped."""
+    name, seed, size = task
     trials = learned_from(seed, size.robots)
-    if size.training_seeds and not subject.from_table:
-        return trained_on(CONFIGURATION, subject, trials, seed)
-    # That of Table II was trained so, on the robots of the first seed.
-    entry = paper_entry() if subject.from_table else shipped(subject.trained)
-    objective = FilterObjective(CONFIGURATION, subject.trained, trials, 1, PAPERS_FORM)
-    return _learned(CONFIGURATION, entry, objective, entry.parameters[list(objective.places)], trials)
-
-
-def trained_on(configuration: HopperConfiguration, subject: Subject, trials: Sequence[Trial], seed: int) -> Learned:
-    """A subject's filter, trained on trials as the paper trains: 1000 individuals, 20 generations."""
-    search = HopperTrainingConfiguration(seeds=(seed,), threads=1, delays=False)
-    held = table_two(filter_only=True) if subject.from_table else {}
-    found = train_filter(configuration, subject.trained, trials, search, held=held)
-    return _learned(configuration, found.entry, found.objective, found.best.best, trials)
-
-
-def _learned(
-    configuration: HopperConfiguration,
-    entry: FilterEntry,
-    objective: FilterObjective,
-    optimum: Array,
-    trials: Sequence[Trial],
-) -> Learned:
-    errors = [judged(configuration, objective.estimator, entry, one)[0].m3_with_missed for one in trials]
+    entry = trained(CONFIGURATION, name, trials, seed) if size.training_seeds else shipped(name)
+    objective = FilterObjective(CONFIGURATION, name, trials, 1, PAPERS_FORM)
+    errors = [judged(CONFIGURATION, name, entry, one)[0].m3_with_missed for one in trials]
+    optimum = entry.parameters[list(objective.places)]
     matters = sensitivity(objective.problem(), objective, optimum, CHANGES_PERCENT)
-    return Learned(entry, float(np.nanmean(np.concatenate(errors))), matters)
+    return Learned(entry, mean_of(np.concatenate(errors)), matters)
+
+
+def trained(
+    configuration: HopperConfiguration,
+    name: str,
+    trials: Sequence[Trial],
+    seed: int,
+    held: Mapping[int, float] = MappingProxyType({}),
+) -> FilterEntry:
+    """A filter, trained on trials as the paper trains: 1000 individuals, 20 generations."""
+    search = HopperTrainingConfiguration(seeds=(seed,), threads=1, delays=False)
+    return train_filter(configuration, name, trials, search, held=held).entry
 
 
 def paper_model() -> FilterModel:
     """KF1 with Table II's cut-offs, switching g and deviations, the rest trained: what `PAPER_FILE` holds."""
-    trials = learned_from(0, WHOLE.robots)
-    entry = trained_on(CONFIGURATION, SUBJECTS[TABLE_TWO].learner, trials, 0).entry
+    entry = trained(CONFIGURATION, "kf1", learned_from(0, WHOLE.robots), 0, table_two(filter_only=True))
     return FilterModel({"kf1": entry}, {"from Table II": list(_FILTER), "made by": f"{__name__}.paper_model"})
 
 
@@ -196,44 +190,23 @@ def shipped(estimator: str) -> FilterEntry:
     return filters_of("").entry(estimator)
 
 
-def entry_of(name: str, found: Mapping[tuple[Subject, int], Learned], seed: int) -> FilterEntry:
-    """A subject's parameters."""
-    subject = SUBJECTS[name]
-    if not subject.trained:
-        return shipped("bounce") if name == "bounce" else untrained_entry()
-    entry = found[subject.learner, seed].entry
-    if name != ALL_ENTERED:
-        return entry
-    parameters = entry.parameters.copy()
-    for place, value in table_two(filter_only=False).items():
-        parameters[place] = value
-    return replace(entry, parameters=parameters)
-
-
-class Judged(NamedTuple):
-    """Errors of all hops of a set height; the truth's hops for their agility."""
-
-    set_height_m: float
-    errors: Errors
-    cycles: HopCycles
-
-
-def judged_known(task: tuple[Subject, FilterEntry, Size]) -> list[Judged]:
+def _judged_known(task: tuple[str, FilterEntry, Size]) -> list[Judged]:
     """A filter on the test robots, which are controlled by their true state."""
-    subject, entry, size = task
-    return [_of_trial(subject.estimator, entry, trial) for trial in judged_on(size.test_robots, subject.scenario)]
+    name, entry, size = task
+    trials = judged_on(size.test_robots, "foreign" if name == FOREIGN else "hardware")
+    return [_of_trial(JUDGED[name][0], entry, trial) for trial in trials]
 
 
-def judged_controlled(task: tuple[FilterEntry, int, str, Size]) -> Judged:
+def _judged_controlled(task: tuple[int, FilterEntry, str, Size]) -> Judged:
     """KF1 on a robot that goes by its estimate."""
-    entry, seed, gait, size = task
-    return _of_trial("kf1", entry, controlled(entry, seed, gait, size.control_share * CONTROL_S[gait]))
+    robot, entry, gait, size = task
+    seconds = size.control_share * CONTROL_S[gait]
+    return _of_trial("kf1", entry, robots.controlled(entry, FIRST_TEST_SEED + robot, gait, seconds))
 
 
 def _of_trial(estimator: str, entry: FilterEntry, trial: Trial) -> Judged:
-    gait = trial.name.partition(",")[0]
     errors = hop_errors_of(CONFIGURATION, estimator, entry, trial)
-    return Judged(HEIGHTS_M[gait], errors, trial.hops.cycles)
+    return Judged(HEIGHTS_M[trial.name.partition(",")[0]], errors, trial.hops.cycles)
 
 
 def hop_errors_of(
@@ -241,13 +214,10 @@ def hop_errors_of(
 ) -> dict[str, Array]:
     """All errors of a filter over a trial, hop by hop."""
     found, run = judged(configuration, estimator, entry, trial)
-    as_seen = replace(entry, event_delay_s=np.zeros_like(entry.event_delay_s))
-    zero, _ = judged(configuration, estimator, as_seen, trial)
-    flight = _in_flight(trial, run.out)
-    errors = {**found.values, "m4_zero": zero.values["m4"], "m1_flight": flight[0], "m2_flight": flight[1]}
-    seen = np.isfinite(trial.hops.cycles.hop_height_m)
-    errors["m3"] = np.where(seen, found.m3_with_missed, np.nan)
-    return errors
+    zero, _ = judged(configuration, estimator, replace(entry, event_delay_s=0.0 * entry.event_delay_s), trial)
+    flight = dict(zip(("m1_flight", "m2_flight"), _in_flight(trial, run.out), strict=True))
+    m3 = np.where(np.isfinite(trial.hops.cycles.hop_height_m), found.m3_with_missed, np.nan)
+    return {**found.values, "m3": m3, "m4_zero": zero.values["m4"], **flight}
 
 
 def _in_flight(trial: Trial, out: Array) -> Array:
@@ -258,54 +228,18 @@ def _in_flight(trial: Trial, out: Array) -> Array:
     rows = []
     for begin_s, end_s in zip(cycles.touchdown_s, cycles.next_touchdown_s, strict=True):
         of_hop = flies & (trial.time_s >= begin_s) & (trial.time_s < end_s)
-        size = np.abs(truth[of_hop]).mean(axis=0) if of_hop.any() else np.full(2, np.nan)
-        rows.append(100.0 * np.abs(out[of_hop, :2] - truth[of_hop]).mean(axis=0) / size if of_hop.any() else size)
+        error, size = (np.abs(one[of_hop]).sum(axis=0) for one in (out[:, :2] - truth, truth))
+        rows.append(100.0 * error / size if of_hop.any() else np.full(2, np.nan))
     return np.array(rows).reshape(-1, 2).T
 
 
-def mean_error(found: Sequence[Judged], metric: str, set_height_m: float = ALL_M) -> float:
-    """Over all hops of a set height."""
-    chosen = [one.errors[metric] for one in found if set_height_m in (ALL_M, one.set_height_m)]
-    return float(np.nanmean(np.concatenate(chosen)))
+def values_of(runs: Runs, metric: str, set_height_m: float = ALL_M) -> list[float]:
+    """Mean over all hops of a set height, by training seed."""
+    chosen = [[one.errors[metric] for one in run if set_height_m in (ALL_M, one.set_height_m)] for run in runs]
+    return [mean_of(np.concatenate(one)) for one in chosen]
 
 
-@dataclass(frozen=True)
-class Study:
-    """All of it: filters by subject and training seed; what they are worth, by subject, for each training seed; KF1 on
-    robots that hop by it."""
-
-    size: Size
-    learned: Mapping[tuple[Subject, int], Learned]
-    known: Mapping[str, list[list[Judged]]]
-
-    def entries(self, name: str) -> list[FilterEntry]:
-        """Of a subject, by training seed."""
-        return [entry_of(name, self.learned, seed) for seed in self.size.seeds(SUBJECTS[name].learner)]
-
-    def controlled(self) -> list[list[Judged]]:
-        """KF1 on robots that hop by it, each with another training seed's parameters, in turns."""
-        entries, robots = self.entries("kf1"), range(self.size.controlled_robots)
-        tasks = [
-            (entries[one % len(entries)], FIRST_TEST_SEED + one, gait, self.size)
-            for one in robots
-            for gait in CONTROL_S
-        ]
-        found = all_of(judged_controlled, tasks)
-        return [found[start : start + len(CONTROL_S)] for start in range(0, len(found), len(CONTROL_S))]
-
-
-def studied(size: Size) -> Study:
-    """Train, or take what is shipped, and judge."""
-    learners = dict.fromkeys(one.learner for one in SUBJECTS.values() if one.trained)
-    tasks = [(one, seed, size) for seed in size.seeds(PAPERS["kf1"]) for one in learners if seed in size.seeds(one)]
-    found = dict(zip([task[:2] for task in tasks], all_of(learned, tasks), strict=True))
-    runs = [
-        (name, seed)
-        for name, subject in SUBJECTS.items()
-        for seed in (size.seeds(subject.learner) if subject.trained else (0,))
-    ]
-    judging = [(SUBJECTS[name], entry_of(name, found, seed), size) for name, seed in runs]
-    known: dict[str, list[list[Judged]]] = {}
-    for (name, _), one in zip(runs, all_of(judged_known, judging), strict=True):
-        known.setdefault(name, []).append(one)
-    return Study(size, found, known)
+def shown(values: Sequence[float] | Array, scale: float = 1.0) -> str:
+    """Median and, in brackets, the worst of several."""
+    middle, worst = scale * float(np.median(values)), scale * float(np.max(values))
+    return f"{middle:.3g} ({worst:.3g})" if len(values) > 1 else f"{middle:.3g}"

@@ -7,19 +7,19 @@ of its own in the optimiser; test robots have seeds from 7000 up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from hopper_estimation.estimators.estimator import HopperEstimator
-from hopper_estimation.estimators.filters import Filtered, FilterEntry
+from hopper_estimation.estimators.filters import FilterEntry
 from hopper_estimation.model.configuration import HopperConfiguration
 from hopper_estimation.model.phases import PHASES
 from hopper_estimation.robot import ROBOT
-from hopper_estimation.training.filter_calibration import Trial, filtered, trial_of
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement, filter_order
-from onboard_estimation.base.series import Recording, Series
+from hopper_estimation.training.filter_calibration import Trial, run_of, trial_of
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.base.series import Recording, Series, in_time_order
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.judging.simulated_bags import simulated_recording
 
@@ -63,10 +63,8 @@ def judged_on(robots: int, scenario: str = "hardware") -> list[Trial]:
     return at_heights(range(FIRST_TEST_SEED, FIRST_TEST_SEED + robots), TEST_S, scenario)
 
 
-def told(name: str, entry: FilterEntry, trial: Trial) -> Filtered:
-    """What a filter says over a recording, from its first drop on."""
-    zz, zv, vv = entry.start_covariance
-    return filtered(CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+told = partial(run_of, CONFIGURATION)
+"""What a filter says over a recording, from its first drop on: name, entry, trial."""
 
 
 def sensed(scenario: str, variant: str, seconds: float, seed: int, imu_rate_hz: float) -> Trial:
@@ -80,34 +78,23 @@ def controlled(entry: FilterEntry, seed: int, gait: str, seconds: float) -> Tria
     """Of a test robot whose controller goes by KF1's estimate from the first drop on, 400 times a second."""
     simulation: Any = ROBOT.simulation(CONFIGURATION, "hardware", gait, np.random.default_rng(seed))
     estimator = HopperEstimator(CONFIGURATION, "kf1", entry)
-    state, order = estimator.start(None), filter_order(ROBOT.channels(CONFIGURATION))
+    state, pieces = estimator.start(None), []
     drop_ns = round(START_S * NANOSECONDS_PER_SECOND)
-    pieces = []
     for stop_ns in range(_CONTROL_NS, drop_ns + round(seconds * NANOSECONDS_PER_SECOND) + 1, _CONTROL_NS):
         pieces.append(simulation.advance(stop_ns))
-        readings = [
-            (int(stamp_ns), order[one.channel.sensor], one.channel.sensor, value)
-            for one in pieces[-1].sensors
-            for stamp_ns, value in zip(one.stamps_ns, one.values, strict=True)
-        ]
         newest = None
-        for stamp_ns, _, sensor, value in sorted(readings, key=lambda one: one[:3]):
-            state, estimate, *_ = estimator.step(state, Measurement(stamp_ns, sensor, value))
+        for stamp_ns, channel, value in in_time_order(pieces[-1].sensors):
+            state, estimate, *_ = estimator.step(state, Measurement(stamp_ns, channel.sensor, value))
             newest = estimate or newest
         if newest is not None and stop_ns > drop_ns:
-            phase = PHASES.index(estimator.phase(state))
-            simulation.take_estimate(float(newest.mean[0]), float(newest.mean[1]), phase)
-    whole = Recording(*(_joined(kind) for kind in zip(*((one.sensors, one.truth) for one in pieces), strict=True)))
+            simulation.take_estimate(*newest.mean.tolist(), PHASES.index(estimator.phase(state)))
+    whole = Recording(_joined(one.sensors for one in pieces), _joined(one.truth for one in pieces))
     return trial_of(CONFIGURATION, f"{gait}, seed {seed}, by its estimate", _loaded(whole))
 
 
 def _joined(pieces: Iterable[tuple[Series, ...]]) -> tuple[Series, ...]:
     return tuple(
-        Series(
-            same[0].channel,
-            np.concatenate([one.stamps_ns for one in same]),
-            np.concatenate([one.values for one in same]),
-        )
+        Series(same[0].channel, *(np.concatenate([getattr(one, of) for one in same]) for of in ("stamps_ns", "values")))
         for same in zip(*pieces, strict=True)
     )
 

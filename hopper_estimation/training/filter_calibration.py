@@ -140,12 +140,17 @@ def filtered(
     return kind.run(parameters, body_of(configuration), state, trial.signals)
 
 
+def run_of(configuration: HopperConfiguration, estimator: str, entry: FilterEntry, trial: Trial) -> Filtered:
+    """What a trained filter tells over a trial."""
+    zz, zv, vv = entry.start_covariance
+    return filtered(configuration, estimator, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+
+
 def judged(
     configuration: HopperConfiguration, estimator: str, entry: FilterEntry, trial: Trial
 ) -> tuple[HopErrors, Filtered]:
     """Errors by hop of a filter over a trial, and what it told."""
-    zz, zv, vv = entry.start_covariance
-    run = filtered(configuration, estimator, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
+    run = run_of(configuration, estimator, entry, trial)
     kinds, seen_s = run.events["kind"], trial.time_s[run.events["sample"]]
     events = HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, run.events["height"])
     height, velocity = run.out[:, 0], run.out[:, 1]

@@ -96,30 +96,22 @@ class HopperTraining:
 
     def tables(self) -> list[ReportTable]:
         """Errors, parameters with their sensitivity, events."""
-        names = list(self.filters)
-        errors = ReportTable(
-            "errors on the training hops (mean)",
-            ("filter", "height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)", "cost by seed"),
-            tuple(self._error_row(name) for name in names),
-            ("height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)"),
-        )
-        events = ReportTable(
-            "events: seen so much later than they happen (median), and how that varies (standard deviation)",
-            ("filter", *EVENTS),
-            tuple(self._event_row(name) for name in names),
-            EVENTS,
-        )
-        return [errors, *(self._parameter_table(name) for name in names), events]
-
-    def _error_row(self, name: str) -> tuple[str, ...]:
-        m1, m2, m3, m4 = self._means(name).values()
-        costs = " ".join(f"{one.cost:.4f}" for one in self.filters[name].results)
-        return (name, f"{m1:.1f} %", f"{m2:.1f} %", f"{m3:.1f} %", f"{m4:.3f} s", costs)
-
-    def _event_row(self, name: str) -> tuple[str, ...]:
-        entry = self.filters[name].entry
-        times_ms = zip(1e3 * entry.event_delay_s, 1e3 * entry.event_stddev_s, strict=True)
-        return (name, *(f"{delay:.1f} ± {stddev:.1f} ms" for delay, stddev in times_ms))
+        rows, events = [], []
+        for name, trained in self.filters.items():
+            entry = trained.entry
+            m1, m2, m3, m4 = self._means(name).values()
+            costs = " ".join(f"{one.cost:.4f}" for one in trained.results)
+            rows.append((name, f"{m1:.1f} %", f"{m2:.1f} %", f"{m3:.1f} %", f"{m4:.3f} s", costs))
+            times_ms = zip(1e3 * entry.event_delay_s, 1e3 * entry.event_stddev_s, strict=True)
+            events.append((name, *(f"{delay:.1f} ± {stddev:.1f} ms" for delay, stddev in times_ms)))
+        metrics = "height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)"
+        headings = "filter", *metrics, "cost by seed"
+        seen = "events: seen so much later than they happen (median), and how that varies (standard deviation)"
+        return [
+            ReportTable("errors on the training hops (mean)", headings, tuple(rows), metrics),
+            *(self._parameter_table(name) for name in self.filters),
+            ReportTable(seen, ("filter", *EVENTS), tuple(events), EVENTS),
+        ]
 
     def _parameter_table(self, name: str) -> ReportTable:
         found, entry = self.sensitivities[name], self.filters[name].entry
@@ -143,7 +135,7 @@ class HopperTraining:
         pictures = {name: path.with_name(f"{path.stem}_{name}_sensitivity.png") for name in self.sensitivities}
         for name, picture in pictures.items():
             title = f"{name}: change of the cost when one parameter changes"
-            write_sensitivity(self.sensitivities[name], picture, title)
+            write_figure(picture, partial(sensitivity_figure, self.sensitivities[name], title))
         return list(pictures.values())
 
 
@@ -201,22 +193,12 @@ def _at_bounds(trained: TrainedFilter) -> list[str]:
     return [name for name, share in zip(problem.names, shares, strict=True) if min(share, 1.0 - share) < 0.01]
 
 
-def write_sensitivity(result: Sensitivity, path: Path, title: str) -> None:
-    """Write change of the cost over change of each parameter (the paper's figure 4) as PNG, the same to the byte.
+def sensitivity_figure(result: Sensitivity, title: str) -> Figure:
+    """Change of the cost over change of each parameter (the paper's figure 4).
 
     Above the dotted lines the cost changes by more percents than the parameter. The seven that matter most have a
     colour and a mark each, and stand by name in the legend; the others are grey.
-
-    Raises
-    ------
-    UserError
-        The file cannot be written.
     """
-    write_figure(path, partial(sensitivity_figure, result, title))
-
-
-def sensitivity_figure(result: Sensitivity, title: str) -> Figure:
-    """Of `write_sensitivity`."""
     figure = Figure(figsize=(10.0, 4.8), layout="constrained")
     axes, changes = figure.subplots(), result.changes_percent
     finite = np.where(np.isfinite(result.cost_changes_percent), result.cost_changes_percent, np.nan)
