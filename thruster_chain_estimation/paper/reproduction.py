@@ -144,7 +144,8 @@ def _judged(configuration: ThrusterChainConfiguration, estimator: str, seed: int
     errors = [degrees, np.diff(degrees, axis=1), *(100.0 * (one.error / one.truth)[-1] for one in learned)]
     covered = [coverage(headings.error, headings.stddev, 3.0), np.nan]
     if learned:
-        covered[1] = coverage(*(np.hstack([getattr(one, of) for one in learned]) for of in ("error", "stddev")), 3.0)
+        both, stddev = (np.hstack([getattr(one, of) for one in learned]) for of in ("error", "stddev"))
+        covered[1] = coverage(both, stddev, 3.0)
     rms = [float(np.sqrt(np.nanmean(one**2))) for one in errors]
     return np.array([*rms, *[np.nan] * (4 - len(rms)), *covered])
 
@@ -161,7 +162,7 @@ def _theorems(configuration: ThrusterChainConfiguration) -> tuple[Item, Item]:
     thrust[:-1] *= rng.uniform(0.2, 1.0, (STATES, n)) * (rng.uniform(size=(STATES, n)) < 0.8)
     states[-1] = packed(np.where(np.arange(n) % 2, 0.0, -psi), 0.0, chain.masses, chain.inertias)
     conditions = theorem_conditions(assumed.chain, states, thrust)
-    met, turned = conditions.met(NONE).all(axis=1), (conditions.turning > NONE).all(axis=1)
+    met, turned = (np.asarray(one.all(axis=1)) for one in (conditions.met(NONE), conditions.turning > NONE))
     imus = (replace(assumed.chain, physical=physical) for physical in (False, True))
     rank, other = (observability(one, states, thrust, assumed.prior_stddev, letters=1).rank for one in imus)
     drawn = np.arange(len(states)) < STATES
@@ -396,7 +397,7 @@ def _figure_4(paper: Paper, once: ThrusterChainConfiguration, waves: Matrix, let
     assumed, sigma = assumed_chain(once, papers=True), paper.figure("Figure 4", "bounds_sigma")
     path, _ = moved(assumed.chain, assumed.design, waves, TIME_S)
     conditions = theorem_conditions(assumed.chain, path.states, waves)
-    met = conditions.met().all(axis=1)
+    met = np.asarray(conditions.met().all(axis=1))
     claims, ours = (_claims(runs, met, once.paper.gyro_stddev_rad_s) for runs in (letter, iterated))
     rows = tuple(
         (claim, *(f"{'yes' if found[claim][0] else 'no'}: {found[claim][1]}" for found in (claims, ours)))
@@ -421,8 +422,8 @@ def _draw_run(thrust_n: Matrix, conditions: Conditions, error: Matrix, bound_of:
     words = "simulated, seed 0, one correction an instant; dotted: net force, three standard deviations"
     title = "Figure 4: thrusts, conditions, errors"
     panels = panels_of(figure, title, words, (), 3, 1.7, columns=2, width_in=10.0).ravel()
-    names = ("(a) thrust [N]", "(b) |u sin psi|, net force [N]", "(c) angle [rad]", "(d) rate [rad/s]")
-    names += ("(e) mass [kg]", "(f) inertia [kg m^2]")
+    names = ["(a) thrust [N]", "(b) |u sin psi|, net force [N]", "(c) angle [rad]", "(d) rate [rad/s]"]
+    names += ["(e) mass [kg]", "(f) inertia [kg m^2]"]
     solid = thrust_n, np.abs(conditions.normal_n), *np.split(error, 4, 1)
     dotted = (thrust_n,), (np.abs(conditions.net_n),), *((one, -one) for one in np.split(bound_of, 4, 1))
     for axes, name, lines, around in zip(panels, names, solid, dotted, strict=True):

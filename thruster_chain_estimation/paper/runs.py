@@ -13,9 +13,8 @@ from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.workers import all_of
 from onboard_estimation.filtering import consistency
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
-from thruster_chain_estimation.judging.information import assumed_chain, given_and_motion, moved, predict
+from thruster_chain_estimation.judging.information import assumed_chain, moved, predict, read_and_moved
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.dynamics import propagate, read_imus
 
 STEP_S, DURATION_S, INSTANTS = 0.01, 1.0, 101
 TIME_S: Vector = STEP_S * np.arange(INSTANTS, dtype=np.float64)
@@ -108,19 +107,15 @@ def _run(configuration: ThrusterChainConfiguration, thrust_n: Matrix, matched: b
     covariances = np.full((INSTANTS, size, size), np.nan)
     try:
         for k, thrust in enumerate(thrust_n):
-            given, motion = given_and_motion(truth[:, None], thrust[:, None])
+            read, after = read_and_moved(chain, truth[:, None], thrust, STEP_S)
             if k > 0:
-                readings = np.empty((3 * chain.count, 1))
-                read_imus(chain.physical, chain.links, given, motion, readings)
-                noise = chain.noise * rng.normal(size=len(readings))
-                measured = (readings[:, 0] + noise).reshape(-1, 3)  # y ~ N(h(x), R), (32) and (60)
-                moments, _ = tracker.update(moments, thrust, links, measured)
+                measured = read[:, 0] + chain.noise * rng.normal(size=len(read))  # y ~ N(h(x), R), (32) and (60)
+                moments, _ = tracker.update(moments, thrust, links, measured.reshape(-1, 3))
             mean, covariance = tracker.published(moments)
             error[k], stddev[k] = mean - truth[:size], np.sqrt(np.diag(covariance))
             own[k] = moments.mean - np.append(np.log(truth[n:size]), truth[:n])
             covariances[k] = moments.covariance
-            propagate(chain.links, given, motion, STEP_S, 0.1 * STEP_S)
-            truth[:n] = motion[:, 0]
+            truth[:n] = after[:, 0]
             if matched:
                 disturb(walk)
             moments = tracker.predict(moments, thrust, STEP_S)
