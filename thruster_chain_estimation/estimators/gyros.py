@@ -51,8 +51,6 @@ class GyrosState(NamedTuple):
         (N,) commanded thrusts, N.
     stamp_ns, told_ns
         That the centre of mass belongs to, and of the last estimate; None: there was none.
-    silent
-        Links whose gyros have been silent for long.
     """
 
     mean: Matrix
@@ -65,7 +63,6 @@ class GyrosState(NamedTuple):
     force: Vector
     stamp_ns: int | None
     told_ns: int | None
-    silent: frozenset[int]
 
 
 class GyrosEstimator(Estimator[GyrosState]):
@@ -110,12 +107,11 @@ class GyrosEstimator(Estimator[GyrosState]):
             np.zeros(n),
             stamp_ns,
             None,
-            frozenset(),
         )
 
     def step(self, state: GyrosState, measurement: Measurement) -> Step:
         """A command moves the centre of mass from then on, a gyro its link."""
-        stamp_ns = measurement.stamp_ns
+        stamp_ns, before = measurement.stamp_ns, state
         if state.rest_until_ns is None:
             last_ns = np.full(self._chain.count, stamp_ns, dtype=np.int64)
             state = state._replace(rest_until_ns=self._rest_until(stamp_ns, state.rate), last_ns=last_ns)
@@ -123,11 +119,10 @@ class GyrosEstimator(Estimator[GyrosState]):
         if measurement.sensor == space.COMMAND:
             if measurement.value.any():
                 state = state._replace(rest_until_ns=min(stamp_ns, state.rest_until_ns or stamp_ns))
-            return Step(state._replace(force=measurement.value.copy()))
+            notices = fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
+            return Step(state._replace(force=measurement.value.copy()), events=notices)
         link = self._sensors[measurement.sensor]
         state, innovation = self._turned(state, link, stamp_ns, float(measurement.value[IMU.angular_velocity][2]))
-        before = state
-        state = state._replace(silent=frozenset(np.flatnonzero(stamp_ns - state.last_ns > _SILENT_NS).tolist()))
         notices = fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
         if state.told_ns is not None and stamp_ns - state.told_ns < _TELLS_EVERY_NS:
             return Step(state, None, innovation, notices)
@@ -197,7 +192,8 @@ class GyrosEstimator(Estimator[GyrosState]):
 
     def sensor_faults(self, state: GyrosState) -> dict[str, str]:
         """IMUs that have been silent for long."""
-        imus = [f"imu/{self._chain.link_names[link]}" for link in sorted(state.silent)]
+        silent = np.flatnonzero((state.stamp_ns or 0) - state.last_ns > _SILENT_NS)
+        imus = [f"imu/{self._chain.link_names[link]}" for link in silent]
         return {imu: f"{imu} is silent: its link's heading is not known any more" for imu in imus}
 
     def _estimate(self, state: GyrosState, stamp_ns: int) -> Estimate:

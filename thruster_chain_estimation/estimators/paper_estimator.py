@@ -50,8 +50,6 @@ class PaperState:
         Readings (3,) of that instant that have not been used yet, by link.
     untold
         By link, what its last correction saw, until its next message tells it.
-    silent
-        Links whose IMUs have not been heard for long.
     unlike
         By link, its last readings in a row of which the accelerations did not fit, and the rate did.
     """
@@ -65,7 +63,6 @@ class PaperState:
     heard: tuple[int, ...] = ()
     heard_ns: int | None = None
     waiting: tuple[tuple[int, Vector], ...] = ()
-    silent: frozenset[int] = frozenset()
     unlike: tuple[int, ...] = ()
 
 
@@ -110,7 +107,7 @@ class PaperEstimator(Estimator[PaperState]):
 
     def step(self, state: PaperState, measurement: Measurement) -> Step:
         """Take a command; or gather readings, and correct where those of an instant are whole."""
-        stamp_ns, sensor, value = measurement.stamp_ns, measurement.sensor, measurement.value
+        stamp_ns, sensor, value, before = measurement.stamp_ns, measurement.sensor, measurement.value, state
         if state.stamp_ns is None:
             state = replace(state, stamp_ns=stamp_ns)
         events: list[Event] = []
@@ -118,6 +115,7 @@ class PaperEstimator(Estimator[PaperState]):
             state = self._corrected(state, events)
         state = self._predicted(state, stamp_ns)
         if sensor == COMMAND:
+            events += sensor_trust.fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
             return Step(replace(state, thrust=np.array(value)), events=tuple(events))
         link = self._link_of[sensor]
         reading = np.append(value[IMU.linear_acceleration][:2], value[IMU.angular_velocity][2])
@@ -130,10 +128,6 @@ class PaperEstimator(Estimator[PaperState]):
             told, untold = state.untold[link], list(state.untold)
             untold[link] = None
             state = replace(state, untold=tuple(untold))
-        last_ns = [stamp_ns if imu.last_ns is None else imu.last_ns for imu in state.imus]
-        late_ns = sensor_trust.SILENT_S * NANOSECONDS_PER_SECOND
-        silent = {other for other, at_ns in enumerate(last_ns) if stamp_ns - at_ns > late_ns}
-        before, state = state, replace(state, silent=frozenset(silent - {link}))
         events += sensor_trust.fault_news(self.sensor_faults(before), self.sensor_faults(state), stamp_ns)
         return Step(state, estimate, told, tuple(events))
 
@@ -208,7 +202,10 @@ class PaperEstimator(Estimator[PaperState]):
 
     def sensor_faults(self, state: PaperState) -> dict[str, str]:
         """IMUs that have been silent for long."""
-        imus = [f"imu/{self._names[link]}" for link in sorted(state.silent)]
+        first_ns = (state.stamp_ns or 0) - sensor_trust.SILENT_S * NANOSECONDS_PER_SECOND
+        last_ns = {name: imu.last_ns for name, imu in zip(self._names, state.imus, strict=True)}
+        last_ns |= {self._names[link]: state.stamp_ns for link, _ in state.waiting}
+        imus = [f"imu/{name}" for name, at_ns in last_ns.items() if at_ns is not None and at_ns < first_ns]
         return {imu: f"{imu} is silent: the filter goes on with the others" for imu in imus}
 
 

@@ -38,7 +38,6 @@ comes from them is how much the model bends within the state's uncertainty.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,19 +233,16 @@ def _read(settings: Settings, mean: Matrix, root: Matrix, thrust: Matrix, heard:
 def _judge(innovation: Matrix, total: Matrix, thresholds: Matrix, seen: Seen) -> Indices:
     """Into `seen` the innovation of each link, its root and its NIS, from those of all; which readings are used."""
     count = len(seen.nis)
-    used, own, right = np.zeros(3 * count, np.bool_), np.zeros((3, 3)), np.empty((3, 1))
+    used = np.zeros(3 * count, np.bool_)
     for link in range(count):
-        places = (2 * link, 2 * link + 1, 2 * count + link)
-        for i in range(3):
-            seen.innovations[link, i] = right[i, 0] = innovation[places[i]]
-            for j in range(i + 1):
-                own[i, j] = own[j, i] = total[places[i], places[j]]
-        seen.roots[link] = _lower_root(own)
+        places = np.array((2 * link, 2 * link + 1, 2 * count + link))
+        own, right = total[places][:, places], np.ascontiguousarray(innovation[places]).reshape(3, 1)
+        seen.innovations[link], seen.roots[link] = right[:, 0], _lower_root(own)
         _solve_lower(seen.roots[link], right)
-        seen.nis[link, 0] = right[0, 0] ** 2 + right[1, 0] ** 2 + right[2, 0] ** 2
+        seen.nis[link, 0] = np.sum(right**2)
         seen.nis[link, 1] = innovation[places[2]] ** 2 / own[2, 2]
         whole = seen.nis[link, 0] <= thresholds[0]
-        used[places[0]] = used[places[1]] = whole
+        used[places[:2]] = whole
         used[places[2]] = whole or seen.nis[link, 1] <= thresholds[1]
     return np.flatnonzero(used)
 
@@ -310,7 +306,7 @@ def _expected(
 
     Returns
     -------
-    Means (b + l,); covariance (b + l, b + l), its lower half; that with the state (b + l, n); what bending adds (b, b).
+    Means (b + l,); covariance (b + l, b + l); that with the state (b + l, n); what bending adds (b, b).
     """
     found, odd, even = _deviations(outputs, spread)
     size, both = len(found), len(found) + len(places)
@@ -327,13 +323,9 @@ def _expected(
         _add_square(1.0, odd, total)
     means[:size] = found
     total[:size, :size] += bending
-    for i in range(len(places)):
-        row, place = size + i, places[i]
-        means[row], cross[row] = mean[place], covariance[place]
-        for j in range(size):
-            total[row, j] = cross[j, place]
-        for j in range(i + 1):
-            total[row, size + j] = covariance[place, places[j]]
+    means[size:], cross[size:] = mean[places], covariance[places]
+    total[size:] = cross[:, places].T
+    _mirror(total)
     return means, total, cross, bending
 
 
@@ -341,10 +333,9 @@ def _expected(
 def _corrected(
     mean: Matrix, covariance: Matrix, innovation: Matrix, total: Matrix, cross: Matrix
 ) -> tuple[Matrix, Matrix]:
-    """Mean (n,) and covariance (n, n) after an innovation (m,); `total` is its covariance's lower half."""
+    """Mean (n,) and covariance (n, n) after an innovation (m,) of covariance `total` (m, m)."""
     right = np.empty((cross.shape[0], cross.shape[1] + 1))
     right[:, :-1], right[:, -1] = cross, innovation
-    _mirror(total)
     _solve_lower(_lower_root(total), right)
     gain, out = np.ascontiguousarray(right[:, :-1].T), covariance.copy()
     _add_square(-1.0, gain, out)
@@ -421,7 +412,7 @@ class PaperFilter:
         largest[3 * n : 4 * n] = configuration.gyro.range_rad_s / math.sqrt(3.0)
         self.links = rods(chain.lengths, chain.thruster_angles, chain.thruster_places, chain.imu_places)
         self._largest = largest**2
-        self._settings = (
+        self._packed = (
             self.links,
             configuration.imu_model == "physical",
             noise**2 * paper.rate_hz,
@@ -429,11 +420,8 @@ class PaperFilter:
             np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),  # R of (60), Table IV
             SPREAD,
             BENT if paper.iterated else math.inf,
+            *(np.empty((rows, 2 * self._size + 1)) for rows in (3 * n, self._size - 2 * n, 3 * n)),
         )
-
-    @property
-    def _packed(self) -> Packed:
-        return *self._settings, *_room(self.count, self._size)
 
     def start(self, mean: Vector, covariance: Matrix) -> Moments:
         """From a published mean (4N + 4,) and covariance; masses and inertias without variance are held.
@@ -490,10 +478,3 @@ class PaperFilter:
         mean[2 * n : 3 * n] = [wrap(heading) for heading in mean[2 * n : 3 * n]]
         covariance = moments.covariance * np.outer(scale, scale)
         return mean[places], covariance[np.ix_(places, places)]
-
-
-@lru_cache(maxsize=4)
-def _room(links: int, size: int) -> tuple[Matrix, Matrix, Matrix]:
-    """Shared by all filters of that size: kernels hold the interpreter's lock, so that no two run at a time."""
-    columns = 2 * size + 1
-    return np.empty((3 * links, columns)), np.empty((size - 2 * links, columns)), np.empty((3 * links, columns))

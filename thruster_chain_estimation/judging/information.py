@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.contract.signals import first_order
 from onboard_estimation.filtering.moments import correction, see
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.dynamics import propagate, read_imus, rods
@@ -161,6 +162,14 @@ class AssumedChain:
         """Commands (K, N) without those that do not start a thruster."""
         return np.where(np.abs(thrust_n) < self.dead_band_n, 0.0, thrust_n)
 
+    def acting(self, thrust_n: Matrix, step_s: float) -> Matrix:
+        """Thrust (K, N) by commands a step apart through the thrusters' lag.
+
+        The step response half a step on, as the thrust is held from each instant to the next.
+        """
+        keep = float(np.exp(-step_s / self.time_constant_s)) if self.time_constant_s else 0.0
+        return first_order(1.0 - keep, keep, thrust_n, np.zeros(thrust_n.shape[1]))
+
     def from_published(self, mean: Vector, covariance: Matrix) -> tuple[Vector, Matrix]:
         """State (5N,) and covariance from an estimator's 4N + 4: gains as by design, not correlated with the rest."""
         told = 4 * self.chain.count
@@ -210,14 +219,14 @@ def moved(chain: ObservedChain, start: Vector, thrust_n: Matrix, time_s: Vector)
     """The motion from a state (5N,) under thrust (K, N), and the outputs (K, 3N) without noise."""
     states, outputs = np.tile(start, (len(time_s), 1)), np.empty((len(time_s), 3 * chain.count))
     for k, lasts_s in enumerate(np.diff(time_s, append=time_s[-1]).tolist()):
-        read, after = _read_and_moved(chain, states[k, :, None], thrust_n[k], lasts_s)
+        read, after = read_and_moved(chain, states[k, :, None], thrust_n[k], lasts_s)
         outputs[k] = read[:, 0]
         if lasts_s:
             states[k + 1, : 2 * chain.count] = after[:, 0]
     return Trajectory(time_s, states, thrust_n), outputs
 
 
-def _read_and_moved(
+def read_and_moved(
     chain: ObservedChain, states: NDArray[Any], thrust: Vector, lasts_s: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Outputs (3N, P) of states (5N, P), and their headings and rates (2N, P) so much later."""
@@ -239,7 +248,7 @@ def scaled_jacobians(chain: ObservedChain, path: Trajectory, scale: Vector) -> t
     gradients = np.empty((len(lasts_s), 3 * chain.count, len(free)))
     transitions = np.empty((len(lasts_s), moving, len(free)))
     for k, step_s in enumerate(lasts_s.tolist()):
-        read, after = _read_and_moved(chain, path.states[k, :, None] + aside, path.thrust_n[k], step_s)
+        read, after = read_and_moved(chain, path.states[k, :, None] + aside, path.thrust_n[k], step_s)
         gradients[k], transitions[k] = read.imag / _STEP, after.imag / _STEP
     return transitions[:-1] * (scale[free] / scale[:moving, None]), gradients * (scale[free] / chain.noise[:, None])
 

@@ -20,7 +20,6 @@ from onboard_estimation.base.presentation import format_number, percent
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.observed import ReplayedRun
 from onboard_estimation.contract.result import EvaluationResult, Panel, PanelGroup
-from onboard_estimation.contract.signals import first_order
 from onboard_estimation.contract.tracks import HeldValues
 from onboard_estimation.contract.trained import ReportTable
 from thruster_chain_estimation.judging import information, observability
@@ -183,12 +182,8 @@ def _acting(assumed: information.AssumedChain, command: Series, stamps_ns: NDArr
     """Thrust (K, N) at the stamps: of the last command until then, through the thrusters' lag."""
     given = HeldValues.clean(command.stamps_ns, command.values)
     held = np.nan_to_num(HeldValues(given.stamps_ns, assumed.started(given.values)).at(stamps_ns))
-    if not assumed.time_constant_s:
-        return held
-    share = float(-np.expm1(-STEP_S / assumed.time_constant_s))
-    # The step response half a step on, as the thrust is held from each instant to the next.
-    lagged = first_order(share, 1.0 - share, held, np.zeros(held.shape[1]))
-    return np.asarray(np.where(np.abs(lagged) < 1e-9, 0.0, lagged), dtype=np.float64)
+    acting = assumed.acting(held, STEP_S)
+    return np.where(np.abs(acting) < 1e-9, 0.0, acting)
 
 
 def _seen(imus: Mapping[int, Series], count: int, stamps_ns: NDArray[np.int64]) -> NDArray[np.bool_]:

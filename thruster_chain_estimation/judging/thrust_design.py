@@ -12,8 +12,6 @@ that they share with masses and inertias.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +24,6 @@ from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.presentation import format_number
-from onboard_estimation.contract.signals import first_order
 from onboard_estimation.contract.trained import ReportTable
 from thruster_chain_estimation.judging.information import (
     AssumedChain,
@@ -107,12 +104,11 @@ class ThrustDesign:
     def write(self, file: Path) -> None:
         """A row `stamp_ns, u1, ...` at each change, for `thruster.commands`; UserError where it cannot be written."""
         changes = np.flatnonzero(np.r_[True, np.abs(np.diff(self.thrust_n, axis=0)).max(axis=1) > 0.0])
-        text, step_ns = io.StringIO(), round(STEP_S * NANOSECONDS_PER_SECOND)
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(["stamp_ns", *(f"u{link + 1}" for link in range(self.thrust_n.shape[1]))])
-        lines.writerows([at * step_ns, *self.thrust_n[at].tolist()] for at in changes.tolist())
-        lines.writerow([len(self.thrust_n) * step_ns, *(0.0 for _ in self.thrust_n.T)])
-        write_atomically(file, text.getvalue().encode(), str(file))
+        step_ns, count = round(STEP_S * NANOSECONDS_PER_SECOND), self.thrust_n.shape[1]
+        rows: list[list[Any]] = [["stamp_ns", *(f"u{link + 1}" for link in range(count))]]
+        rows += [[at * step_ns, *self.thrust_n[at].tolist()] for at in changes.tolist()]
+        rows.append([len(self.thrust_n) * step_ns, *[0.0] * count])
+        write_atomically(file, "".join(",".join(map(str, row)) + "\n" for row in rows).encode(), str(file))
 
 
 def _pushes(thrust_n: Vector) -> Iterator[str]:
@@ -137,10 +133,7 @@ class _Trial:
 
     def deviations(self, pattern: Pattern) -> tuple[Vector, float]:
         """(2N,) predicted at the end, and by how much a joint bends or a link turns beyond its limit, as a share."""
-        assumed, thrust = self.assumed, self.thrust(pattern)
-        if assumed.time_constant_s:
-            keep = float(np.exp(-STEP_S / assumed.time_constant_s))
-            thrust = first_order(1.0 - keep, keep, thrust, np.zeros(thrust.shape[1]))
+        assumed, thrust = self.assumed, self.assumed.acting(self.thrust(pattern), STEP_S)
         chain, at = assumed.chain.averaged(assumed.rate_hz * STEP_S), blocks(assumed.chain.count)
         path, _ = moved(chain, assumed.design, thrust, STEP_S * np.arange(len(thrust), dtype=np.float64))
         bent = np.abs(np.diff(path.states[:, at.theta], axis=1)).max() / self.travel_rad

@@ -1,104 +1,25 @@
-"""Runs of the paper's simulation (section VI) and of its filter, by seeds.
-
-States are the paper's, equation (29), in its order: headings, turning rates, masses, inertias.
-"""
+"""Runs of the paper's simulation (section VI) and of its filter, by seeds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.workers import all_of
-from onboard_estimation.contract.reproduced import Outcome
-from onboard_estimation.filtering.consistency import coverage
+from onboard_estimation.filtering import consistency
 from thruster_chain_estimation.estimators.paper_filter import PaperFilter
-from thruster_chain_estimation.judging.information import AssumedChain, Trajectory, assumed_chain, moved, predict
+from thruster_chain_estimation.judging.information import assumed_chain, moved, predict, read_and_moved
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
-from thruster_chain_estimation.model.dynamics import propagate, read_imus
-from thruster_chain_estimation.simulation.simulator import square_waves
 
-STEP_S, DURATION_S = 0.01, 1.0
-INSTANTS = 101
+STEP_S, DURATION_S, INSTANTS = 0.01, 1.0, 101
+TIME_S: Vector = STEP_S * np.arange(INSTANTS, dtype=np.float64)
 AT_089 = 89
 """The last instant of the third pulse."""
-GIVEN_HEADING_RAD = 0.005
-COVERED_3 = 0.985
-"""Of errors within three standard deviations: from there on, these are taken to be true."""
-_AT_ONCE = 25  # seeds of a task
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """What is run.
-
-    Attributes
-    ----------
-    base
-        The robot, Tables III and IV.
-    imu_model
-        What the IMUs read, and the filter takes them to read.
-    iterated
-        Whether corrections are iterated; the paper corrects once.
-    matched
-        Whether the truth has the process noise that the filter reckons with; the paper's has none.
-    off
-        Number of a thruster that does nothing.
-    heading_given
-        Whether the first link's heading is known at the start; the others' are as in Table III.
-    thrust_n
-        (INSTANTS, N) in place of the paper's square waves.
-    """
-
-    base: ThrusterChainConfiguration = field(default_factory=ThrusterChainConfiguration)
-    imu_model: Literal["paper", "physical"] = "paper"
-    iterated: bool = True
-    matched: bool = False
-    off: int | None = None
-    heading_given: bool = False
-    thrust_n: Matrix | None = None
-
-    @property
-    def configuration(self) -> ThrusterChainConfiguration:
-        """Of the filter."""
-        paper = replace(self.base.paper, iterated=self.iterated)
-        return replace(self.base, imu_model=self.imu_model, paper=paper)
-
-    @property
-    def assumed(self) -> AssumedChain:
-        """The robot of Table II as the filter takes it, with the deviations of Tables III and IV."""
-        assumed = assumed_chain(self.configuration, papers=True)
-        if self.heading_given:
-            prior = assumed.prior_stddev.copy()
-            prior[0] = GIVEN_HEADING_RAD
-            assumed = replace(assumed, prior_stddev=prior)
-        return assumed
-
-    def thrust(self) -> Matrix:
-        """(INSTANTS, N) from each instant to the next, N."""
-        if self.thrust_n is not None:
-            return self.thrust_n
-        return square_waves(self.base.chain.count, without=self.off)(time_s())
-
-    def path(self) -> Trajectory:
-        """The motion without noise, from rest in a row."""
-        assumed = self.assumed
-        return moved(assumed.chain, assumed.design, self.thrust(), time_s())[0]
-
-    def bound(self) -> Matrix:
-        """(INSTANTS, 4N) standard deviations that no filter can be surer than: Cramer and Rao's, with noise."""
-        assumed = self.assumed
-        return predict(assumed.chain, self.path(), assumed.prior_stddev, assumed.noise_density)[0][
-            :, : 4 * self.base.chain.count
-        ]
-
-
-def time_s() -> Vector:
-    """(INSTANTS,) of a run."""
-    return np.asarray(STEP_S * np.arange(INSTANTS, dtype=np.float64))
 
 
 class Runs(NamedTuple):
@@ -107,27 +28,30 @@ class Runs(NamedTuple):
     Attributes
     ----------
     error, stddev
-        (S, K, 4N) estimate minus truth, and as the filter states it: rad, rad/s, kg, kg m^2.
-    ratio
-        (S, K, 4N) error by standard deviation in the filter's own state, which has logarithms.
-    nees
-        (S, K) of that.
-    mean_heading_stddev_rad
-        (S, K) of the mean of the headings.
-    failed
-        Runs that broke down.
+        (S, K, 4N) estimate minus truth, and as the filter states it: the paper's states, equation (29), in its order:
+        headings, turning rates, masses, inertias; rad, rad/s, kg, kg m^2.
+    own, covariance
+        (S, K, 4N), (S, K, 4N, 4N) error and covariance in the filter's own state, which has logarithms.
     """
 
     error: Matrix
     stddev: Matrix
-    ratio: Matrix
-    nees: Matrix
-    mean_heading_stddev_rad: Matrix
-    failed: int
+    own: Matrix
+    covariance: NDArray[np.float64]
+
+    @property
+    def failed(self) -> int:
+        """Runs that broke down."""
+        return int(np.isnan(self.own[:, -1, 0]).sum())
+
+    @property
+    def nees(self) -> Matrix:
+        """(S, K) of the filter's own state."""
+        return consistency.nees(self.own, self.covariance)
 
     def covered(self, sigmas: float) -> float:
         """Share of all errors within so many of the standard deviations that are stated."""
-        return coverage(self.ratio, np.ones_like(self.ratio), sigmas)
+        return consistency.coverage(self.own, np.sqrt(np.diagonal(self.covariance, axis1=2, axis2=3)), sigmas)
 
     def rmse(self, instant: int) -> Vector:
         """(4,) of headings, rates, masses, inertias over runs and links."""
@@ -139,64 +63,62 @@ class Runs(NamedTuple):
         return np.asarray(np.nanmean(self.stddev[:, instant], axis=0).reshape(4, -1).mean(axis=1))
 
 
-def run_case(case: Case, seeds: int) -> Runs:
-    """So many runs, from seed 0 on, shared by the workers."""
-    tasks = [range(first, min(first + _AT_ONCE, seeds)) for first in range(0, seeds, _AT_ONCE)]
-    parts = [one for part in all_of(partial(_runs, case), tasks) for one in part]
-    error, stddev, ratio, nees, mean_heading = (np.array(one) for one in zip(*parts, strict=True))
-    return Runs(error, stddev, ratio, nees, mean_heading, int(np.isnan(nees[:, -1]).sum()))
+def told(
+    configuration: ThrusterChainConfiguration, imu_model: Literal["paper", "physical"] = "paper", iterated: bool = True
+) -> ThrusterChainConfiguration:
+    """The robot with IMUs of that model, and a filter that iterates its corrections, or, as the paper's, does not."""
+    return replace(configuration, imu_model=imu_model, paper=replace(configuration.paper, iterated=iterated))
 
 
-def _runs(case: Case, seeds: range) -> list[tuple[Matrix, ...]]:
-    tracker = PaperFilter(case.configuration, dead_reckoned=False)
-    return [_run(case, tracker, np.random.default_rng(seed)) for seed in seeds]
+def bound(configuration: ThrusterChainConfiguration, thrust_n: Matrix) -> Matrix:
+    """(INSTANTS, 4N) standard deviations that no filter can be surer than: Cramer and Rao's, with noise."""
+    assumed = assumed_chain(configuration, papers=True)
+    path, _ = moved(assumed.chain, assumed.design, thrust_n, TIME_S)
+    return predict(assumed.chain, path, assumed.prior_stddev, assumed.noise_density)[0][:, : 4 * assumed.chain.count]
 
 
-def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator) -> tuple[Matrix, ...]:
+def run(configuration: ThrusterChainConfiguration, thrust_n: Matrix, seeds: int, matched: bool = True) -> Runs:
+    """So many runs, from seed 0 on, under thrusts (INSTANTS, N), each until the next, shared by the workers.
+
+    `matched`: the truth has the process noise that the filter reckons with; the paper's has none.
+    """
+    runs = all_of(partial(_run, configuration, thrust_n, matched), range(seeds))
+    return Runs(*(np.array(one) for one in zip(*runs, strict=True)))
+
+
+def _run(configuration: ThrusterChainConfiguration, thrust_n: Matrix, matched: bool, seed: int) -> tuple[Matrix, ...]:
     """What `Runs` has of one seed."""
-    assumed, thrust, links = case.assumed, case.thrust(), case.base.chain.count
-    everything, n = np.arange(links), 2 * links
-    truth = assumed.design[: 2 * n].copy()
-    scale = np.append(np.ones(n), truth[n:])  # masses and inertias walk in shares
-    prior, walk = (one[: 2 * n] / scale for one in (assumed.prior_stddev, assumed.noise_density * np.sqrt(STEP_S)))
+    rng, tracker = np.random.default_rng(seed), PaperFilter(configuration, dead_reckoned=False)
+    assumed = assumed_chain(configuration, papers=True)
+    chain, truth, links = assumed.chain, assumed.design.copy(), np.arange(assumed.chain.count)
+    n, size = 2 * chain.count, 4 * chain.count
+    scale = np.append(np.ones(n), truth[n:size])  # masses and inertias walk in shares
+    prior, walk = (one[:size] / scale for one in (assumed.prior_stddev, assumed.noise_density * np.sqrt(STEP_S)))
 
-    def disturbed(state: Vector, by: Vector) -> Vector:
-        return np.append(state[:n] + by[:n], state[n:] * np.exp(by[n:]))
+    def disturb(deviations: Vector) -> None:
+        by = deviations * rng.normal(size=size)
+        truth[:n] += by[:n]
+        truth[n:size] *= np.exp(by[n:])
 
-    start = disturbed(truth, prior * rng.normal(size=2 * n))  # x0 ~ N(x0, P0), (57) and (58)
-    moments = tracker.start(start, np.diag((prior * np.append(np.ones(n), start[n:])) ** 2))
-    found = [np.full((INSTANTS, *one), np.nan) for one in ((2 * n,), (2 * n,), (2 * n,), (), ())]
+    disturb(prior)  # x0 ~ N(x0, P0), (57) and (58)
+    moments = tracker.start(truth[:size].copy(), np.diag((prior * np.append(np.ones(n), truth[n:size])) ** 2))
+    truth[:] = assumed.design
+    error, stddev, own = np.full((3, INSTANTS, size), np.nan)
+    covariances = np.full((INSTANTS, size, size), np.nan)
     try:
-        for k in range(INSTANTS):
+        for k, thrust in enumerate(thrust_n):
+            read, after = read_and_moved(chain, truth[:, None], thrust, STEP_S)
             if k > 0:
-                motion = truth[:n, None].copy()
-                propagate(assumed.chain.links, _given(truth, thrust[k - 1]), motion, STEP_S, 0.1 * STEP_S)
-                truth = np.append(motion[:, 0], truth[n:])
-                if case.matched:
-                    truth = disturbed(truth, walk * rng.normal(size=2 * n))
-                moments = tracker.predict(moments, thrust[k - 1], STEP_S)
-                readings, motion = np.empty((3 * links, 1)), truth[:n, None].copy()
-                read_imus(assumed.chain.physical, assumed.chain.links, _given(truth, thrust[k]), motion, readings)
-                measured = readings[:, 0] + assumed.chain.noise * rng.normal(
-                    size=3 * links
-                )  # y ~ N(h(x), R), (32) and (60)
-                moments, _ = tracker.update(moments, thrust[k], everything, measured.reshape(links, 3))
-            own = moments.mean - np.append(np.log(truth[n:]), truth[:n])
+                measured = read[:, 0] + chain.noise * rng.normal(size=len(read))  # y ~ N(h(x), R), (32) and (60)
+                moments, _ = tracker.update(moments, thrust, links, measured.reshape(-1, 3))
             mean, covariance = tracker.published(moments)
-            found[0][k], found[1][k] = mean - truth, np.sqrt(np.diag(covariance))
-            found[2][k] = own / np.sqrt(np.diag(moments.covariance))
-            found[3][k] = own @ np.linalg.solve(moments.covariance, own)
-            found[4][k] = np.sqrt(moments.covariance[n : n + links, n : n + links].mean())
+            error[k], stddev[k] = mean - truth[:size], np.sqrt(np.diag(covariance))
+            own[k] = moments.mean - np.append(np.log(truth[n:size]), truth[:n])
+            covariances[k] = moments.covariance
+            truth[:n] = after[:, 0]
+            if matched:
+                disturb(walk)
+            moments = tracker.predict(moments, thrust, STEP_S)
     except np.linalg.LinAlgError:
         pass  # the rest stays NaN, and is counted
-    return tuple(found)
-
-
-def _given(truth: Vector, thrust_n: Vector) -> Matrix:
-    """(3N, 1) as `dynamics` takes it."""
-    return np.concatenate([1.0 / truth[len(truth) // 2 :], thrust_n])[:, None]
-
-
-def outcome(*held: bool) -> Outcome:
-    """Of what a table or figure claims."""
-    return "reproduced" if all(held) else "partly" if any(held) else "not reproduced"
+    return error, stddev, own, covariances
