@@ -401,3 +401,5 @@ def test_what_cannot_be_simulated_compared_inspected_or_converted(tmp_path: Path
         assert said in outcome.error
         assert not bag.exists()
     assert str(tmp_path / "nowhere") in refusal("inspect", tmp_path / "nowhere")
+    assert "nan: must be a number" in refusal("observability", "thruster_chain", "--design", "nan")
+    assert "name a robot in the place of bags" in refusal("observability", "thruster_chain", bag, "--design", "1")
