@@ -173,9 +173,10 @@ class Feed:
 
     def keep(self, feedback: Any) -> None:
         """Keep a copy, and do nothing else: the library's thread is held up by it."""
+        one = copied(feedback)  # raises where it cannot be: of that the library prints a line, and it counts for none
         self.counts["feedbacks"] += 1
         self.counts["overflow"] += len(self._waiting) == _QUEUE
-        self._waiting.append(copied(feedback))
+        self._waiting.append(one)
 
     def taken(self) -> list[Feedback]:
         """All that waits, the oldest first."""

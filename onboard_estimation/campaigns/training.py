@@ -24,7 +24,7 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reproduced import Item, Reproduced, find_paper
 from onboard_estimation.contract.robot import Robot, all_robots, find_robot
 from onboard_estimation.contract.trained import Identified, Learned, Trained
-from onboard_estimation.judging.options import EvaluateOptions, WhatIf
+from onboard_estimation.judging.options import EvaluateOptions, WhatIf, path_word, words
 from onboard_estimation.judging.sources import load_configuration, load_recording, refuse_rivals
 from onboard_estimation.report.reproduction import as_json, write_reproduction
 from onboard_estimation.report.run_folder import claimed_run, content_hash
@@ -212,9 +212,10 @@ def reproduced(
         for one in robot.reproduce(configuration, recordings, quick):
             items.append(one)
             progress(f"{one.place} is done")
-        words = shlex.join(["reproduce", paper, *map(str, bags), *(["--quick"] if quick else [])])
-        page = write_reproduction(found, items, not bags, f"{program} {words}", folder)
-    return items, as_json(found, items, not bags), page
+        typed = ["reproduce", paper, *map(path_word, bags), *(["--quick"] if quick else []), *words(options)]
+        simulated = not bags or any(one.simulated for one in recordings.values())
+        page = write_reproduction(found, items, simulated, f"{program} {shlex.join(typed)}", folder)
+    return items, as_json(found, items, simulated), page
 
 
 # Physical coefficients.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,8 @@ from onboard_estimation.commands import arguments, output
 from onboard_estimation.commands.arguments import JsonOption, argument, flag, option
 from onboard_estimation.judging.options import path_word
 
-StorageOption = Annotated[Literal["mcap", "sqlite3"], option("mcap|sqlite3", "Format of the bag.")]
+# No Literal: typer takes one from 0.19 on, and 0.12 does.
+StorageOption = Annotated[str, option("mcap|sqlite3", "Format of the bag.")]
 
 
 @output.command(
@@ -42,6 +43,7 @@ def simulate(
     from onboard_estimation.contract.simulated import Simulated, chosen_scenario
     from onboard_estimation.judging.simulated_bags import check_duration, simulate_to_bag
 
+    _check_storage(storage)
     check_duration(duration)
     found, configuration = arguments.configured(robot, options, ability=Simulated[Any])
     scenario, variant = chosen_scenario(found, scenario, variant)
@@ -84,6 +86,11 @@ def inspect(
     for topic in foreign_topics(found.topics):
         output.say(f"To judge the poses on {printable(topic)}, of whatever filter:")
         output.say_command("  ", f"evaluate {shlex.quote(path_word(bag))} --trajectory {shlex.quote(topic)}")
+
+
+def _check_storage(storage: str) -> None:
+    if storage not in ("mcap", "sqlite3"):
+        raise UserError(f"--storage {storage}: must be mcap or sqlite3")
 
 
 def _show_formats(wanted: bool) -> None:
@@ -135,6 +142,7 @@ def convert(
     """
     from onboard_estimation.judging import simulated_bags
 
+    _check_storage(storage)
     with output.steps(f"converting {file}", quiet=json):
         written = simulated_bags.convert(form, file, bag, storage, as_recorded)
     if json:

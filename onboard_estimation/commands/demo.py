@@ -160,9 +160,9 @@ def reproduce(
         str, argument("PAPER", "`landsalp`, `multilink`, `hopping` or `softrobot`.", autocompletion=_known_papers)
     ],
     bags: Annotated[
-        list[Path],
+        list[Path] | None,
         argument("BAG...", "Recordings of yours, of the paper's robot, with motion capture; all is simulated without."),
-    ] = [],  # noqa: B006 (typer copies it)
+    ] = None,
     quick: Annotated[bool, flag("Fewer runs: within a minute or two, else within half an hour.", "--quick")] = False,
     folder: Annotated[
         Path | None, arguments.into("FOLDER", "Folder to write; `runs/reproduce-<paper>` otherwise.", folder=True)
@@ -186,7 +186,7 @@ def reproduce(
         sharing(team),
         _steps(f"reproducing {paper}", quiet=json) as progress,
     ):
-        items, figures, page = reproduced(paper, bags, options, quick, folder, output.PROGRAM, progress)
+        items, figures, page = reproduced(paper, bags or [], options, quick, folder, output.PROGRAM, progress)
     if json:
         output.print_json(figures)
         return

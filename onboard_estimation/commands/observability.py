@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +65,9 @@ def observability(
     if file is not None and (file.suffix == ".csv") == (design is None):
         raise UserError(f"--output {file}: designed inputs are written as .csv, a picture of bags as .png")
     if design is not None:
-        _show_design(robot or str(places[0]), estimator, design, file, options, json)
+        if robot is not None or len(places) > 1:
+            raise UserError("--design: name a robot in the place of bags, and nothing else: bags tell nothing of it")
+        _show_design(str(places[0]), estimator, design, file, options, json)
         return
     name, places = _robot_of(robot, places, options)
     options = replace(options, robot=name, estimator=estimator)
@@ -97,6 +100,8 @@ def _show_design(
     from onboard_estimation.contract.observed import Observable
     from onboard_estimation.contract.robot import estimator_name
 
+    if not math.isfinite(duration_s):
+        raise UserError(f"--design {duration_s}: must be a number of seconds")
     able, configuration = arguments.configured(name, options, ability=Observable[Any])
     with output.steps("designing", quiet=json):
         report = able.designed_inputs(configuration, estimator_name(able, estimator), duration_s)

@@ -24,7 +24,7 @@ from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging import metrics, verdict
 from onboard_estimation.judging.alignment import aligned
-from onboard_estimation.judging.handedness import Compared, refuse_mirrored
+from onboard_estimation.judging.handedness import Compared, evidence, refuse_mirrored
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.judging.replay import EstimateSeries, replay
 from onboard_estimation.judging.told import with_fault
@@ -74,7 +74,8 @@ def judge(
     settings = settings or JudgeSettings()
     recording, late_note = _in_time(robot, configuration, recording)
     initial, initial_note = _initial(robot, configuration, estimator_name, recording, settings)
-    recording = with_beacon(robot, configuration, recording, settings.beacon_s, settings.longest_truth_gap_s)
+    plain = recording
+    recording = with_beacon(robot, configuration, plain, settings.beacon_s, settings.longest_truth_gap_s)
     lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
     replayed = replay(robot, configuration, estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk)
     space, record, sensors = replayed.space, replayed.record, replayed.sensors
@@ -83,12 +84,18 @@ def judge(
         raise UserError(f"{robot.name} gave no estimate from this recording: {why}")
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings.longest_truth_gap_s)
     if recording.comparable:
+        compared = Compared(record.stamps_ns, record.means, true_parts)
+        if settings.beacon_s is not None and any(one.suspicious for one in evidence(space, compared).values()):
+            # A beacon of a mirror image draws the path to it: what the sensors tell without one is compared.
+            told = replay(robot, configuration, estimator_name, plain, initial, lag_s, bulk=settings.bulk).record
+            parts, _ = truth_at(robot, configuration, plain, told.stamps_ns, settings.longest_truth_gap_s)
+            compared = Compared(told.stamps_ns, told.means, parts)
 
         def image(axes: str) -> Mapping[str, Rows]:
-            mirrored = recording.mirrored(axes)
-            return truth_at(robot, configuration, mirrored, record.stamps_ns, settings.longest_truth_gap_s)[0]
+            mirrored = plain.mirrored(axes)
+            return truth_at(robot, configuration, mirrored, compared.stamps_ns, settings.longest_truth_gap_s)[0]
 
-        refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image)
+        refuse_mirrored(space, compared, image)
     # An error of what the estimator takes as known is that of a drawing, not of a filter.
     held = [name for name in robot.estimator(configuration, estimator_name).held if name in true_parts]
     judged_parts = {name: values for name, values in true_parts.items() if name not in held}

@@ -45,12 +45,14 @@ def side_by_side(
     rows: list[tuple[str, ...]] = []
     faults: dict[str, None] = {}
     held: list[bool] = []
+    papers, missed = next(iter(filters)), 0
     for name, recording in recordings.items():
         for label, (configuration, estimator) in filters.items():
             try:
                 result = judged(robot, configuration, estimator, recording)
             except UserError as error:
                 faults[f"{name}, {label}: {error}"] = None
+                missed += label == papers
                 continue
             for part, one in result.parts.items():
                 chosen, figures = one.judged(result.time_s, result.settle_s), result.metrics.get(part, {})
@@ -60,11 +62,12 @@ def side_by_side(
                 shares = [figures.get(f"coverage_{count}_sigma", np.nan) for count in (1, 3)]
                 nees = figures.get("mean_nees_per_degree_of_freedom", np.nan)
                 rows.append((name, label, words(part), sizes, *map(percent, shares), f"{nees:.2f}"))
-                if label == next(iter(filters)) and np.isfinite(shares[1]):
+                if label == papers and np.isfinite(shares[1]):
                     held.append(bool(shares[1] >= COVERED))
     if not rows:
         raise UserError(f"no filter gives an estimate that can be judged: {'; '.join(faults)}")
-    outcome: Outcome = "reproduced" if held and all(held) else "partly" if any(held) else "not reproduced"
+    all_held = bool(held) and all(held) and not missed
+    outcome: Outcome = "reproduced" if all_held else "partly" if any(held) else "not reproduced"
     because = f"{sum(held)} of {len(held)} parts of the paper's filter lie within 3 sigma for {percent(COVERED)}"
     because += f"; without an estimate: {'; '.join(faults)}" if faults else ""
     table = ReportTable("From the end of settling on", HEADINGS, tuple(rows), HEADINGS[3:])

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_samples import command
+from evaluation_samples import LINKS, command, salp_recording
+from salp_noise import IDEAL_NOISE
 
+from onboard_estimation.base.errors import UserError
+from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.reproduced import Item, Paper, Reproduced, papers
-from onboard_estimation.contract.robot import all_robots
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.contract.robot import Robot, all_robots
 from onboard_estimation.contract.trained import ReportTable
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.side_by_side import side_by_side
 from onboard_estimation.report.plots import panels_of
 from onboard_estimation.report.reproduction import write_reproduction
+from salp_estimation.robot import ROBOT as SALP
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROBOTS = {one.paper: one.name for one in all_robots() if isinstance(one, Reproduced)}
@@ -82,3 +90,21 @@ def test_papers_that_are_not_there() -> None:
     outcome = command("reproduce", "nothing")
     assert outcome.code == 2
     assert "no paper 'nothing'; there are landsalp, multilink, hopping, softrobot" in outcome.error
+
+
+def test_a_recording_without_an_estimate_of_the_papers_filter_is_not_reproduced() -> None:
+    """The one that it can be run on holds all the same."""
+    good = from_simulator(salp_recording(10.0), LINKS)
+    poor = replace(good)
+
+    def judged(robot: Robot[Any], configuration: Any, estimator: str, recording: LoadedRecording) -> EvaluationResult:
+        if recording is poor:
+            raise UserError("it gave none")
+        return judge(robot, configuration, estimator, recording)
+
+    filters = {"the paper's": (IDEAL_NOISE, "ukf")}
+    one, both = (
+        side_by_side(SALP, filters, some, "Figure 5", judged) for some in ({"a": good}, {"a": good, "b": poor})
+    )
+    assert (one.outcome, both.outcome) == ("reproduced", "partly")
+    assert "without an estimate: b, the paper's: it gave none" in both.because

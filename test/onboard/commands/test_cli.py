@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import pty
@@ -361,6 +362,16 @@ print(loaded("numba", "scipy", "matplotlib", "pandas"), file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "salp.launch.py" in done.stdout
     assert done.stderr.split("\n")[-3:] == ["[]", "[]", ""]
+
+
+def test_commands_are_declared_as_the_oldest_typer_takes_them() -> None:
+    """Typer 0.12 has no Literal, and click before 8.2 no default of what may be repeated without a flag."""
+    for one in cli.app.registered_commands:
+        assert one.callback is not None
+        for name, parameter in inspect.signature(one.callback, eval_str=True).parameters.items():
+            assert "Literal[" not in str(parameter.annotation), (one.name, name)
+            is_flag = "ArgumentInfo" not in str(parameter.annotation)
+            assert is_flag or not isinstance(parameter.default, list), (one.name, name)
 
 
 @pytest.mark.parametrize(

@@ -392,7 +392,7 @@ def test_what_cannot_be_simulated_compared_inspected_or_converted(tmp_path: Path
     for words, said in {
         "simulate salq": "no robot 'salq'; installed are: hopper, pendulum, salp, softrobot, strapdown, thruster_chain",
         "simulate salp --scenario storm": "salp has no scenario 'storm'; it has ideal, hardware",
-        "simulate salp --storage csv": "'csv' is not one of 'mcap', 'sqlite3'",
+        "simulate salp --storage csv": "--storage csv: must be mcap or sqlite3",
         f"convert csv {tmp_path}": "no format 'csv'; installed are: actuated-pendulum, hebi_log, pyshoe",
         f"convert pyshoe {tmp_path / 'walk.mat'}": "walk.mat",
     }.items():
@@ -401,3 +401,5 @@ def test_what_cannot_be_simulated_compared_inspected_or_converted(tmp_path: Path
         assert said in outcome.error
         assert not bag.exists()
     assert str(tmp_path / "nowhere") in refusal("inspect", tmp_path / "nowhere")
+    assert "nan: must be a number" in refusal("observability", "thruster_chain", "--design", "nan")
+    assert "name a robot in the place of bags" in refusal("observability", "thruster_chain", bag, "--design", "1")

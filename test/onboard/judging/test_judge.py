@@ -76,6 +76,11 @@ def test_everything_matched() -> None:
     assert not np.array_equal(one.mean, other.mean)
 
 
+def test_a_beacon_does_not_hide_that_the_truth_is_left_handed() -> None:
+    with pytest.raises(UserError, match="the ground truth is left-handed"):
+        judged(whole().mirrored("y"), beacon_s=1.0)
+
+
 def test_errors_nees_and_bounds_are_those_of_the_definition() -> None:
     """Body-frame error, covariance of the filter plus that of the truth."""
     result = judged()
