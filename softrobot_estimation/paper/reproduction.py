@@ -28,6 +28,7 @@ from softrobot_estimation.model.grey_box import STEP_S
 from softrobot_estimation.paper.scenario import (
     CYCLE_S,
     HORIZONS,
+    METHODS,
     SHARES,
     STEPS_S,
     Judged,
@@ -45,13 +46,6 @@ LEAST_S = 15.0
 """Of motion capture in a user's recordings."""
 PAPERS = ("particles_hyper_parameters", "particles", "ukf")
 LEARNED = PAPERS[0]
-NAMES = {
-    LEARNED: "algorithm_1, hyper-parameters learned",
-    "particles": "algorithm_1",
-    "ukf": "ukf",
-    "literal": "algorithm_1, printed prior (zero mean, nu = 1)",
-    "marginalized_pf": "ours (marginalized_pf)",
-}
 MODELS = {
     LEARNED: ("learned", "learned (algorithm_1, hyper-parameters)"),
     "ukf": ("ukf", "the ukf's estimate, held"),
@@ -101,7 +95,7 @@ def _recorded(configuration: SoftRobotConfiguration, recordings: Mapping[str, Lo
                 f"{run}: {len(tip)} frames of the tip over {length_s:.1f} s and {len(base)} of the base; tip and base "
                 f"over {LEAST_S:g} s are needed"
             )
-    filters = {NAMES[LEARNED]: (configuration.with_parameters({"learning.hyper_parameters": True}), "algorithm_1")}
+    filters = {METHODS[LEARNED][0]: (configuration.with_parameters({"learning.hyper_parameters": True}), "algorithm_1")}
     filters |= {name: (configuration, name) for name in ("algorithm_1", "ukf", "marginalized_pf")}
     yield side_by_side(ROBOT, filters, recordings, "Table I")
     yield _foreseen(filters, recordings)
@@ -170,7 +164,7 @@ def _true(run: Run, found: Filtered) -> Vector:
 def _table_1(
     paper: Paper, robots: Sequence[Judged], long: Sequence[Judged], seeds: Sequence[int], runs: int, run_s: float
 ) -> Item:
-    first = {name: [robot.accuracies[name][0] for robot in robots] for name in NAMES}
+    first = {name: [robot.accuracies[name][0] for robot in robots] for name in METHODS}
     medians = {
         name: {field: float(np.median([one[field] for one in first[name] if one])) for field in first["ukf"][0] or ()}
         for name in PAPERS
@@ -220,7 +214,7 @@ def _accuracies(
 ) -> ReportTable:
     """Of runs, None where all particles were lost; the worst in brackets."""
     rows = []
-    for name, words in NAMES.items():
+    for name, (words, *_) in METHODS.items():
         printed, cells, known = paper.printed["Table I"].get(name, {}), [words], [one for one in found[name] if one]
         lost = f", {len(found[name]) - len(known)} lost" if len(known) < len(found[name]) else ""
         for field, (_, digits) in (PRINTED | BESIDE).items():

@@ -45,14 +45,18 @@ TUNED: Mapping[str, Any] = {
     "filter.elongation_rate_noise_m_s_sqrt_s": 6e-4,
 }
 """Sigma_e and Sigma_omega of `algorithm_1`, tuned by hand on seeds 1, 3 and 4, as the paper's were on its run."""
-METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "particles_hyper_parameters": ("algorithm_1", {**TUNED, "learning.hyper_parameters": True}),
-    "particles": ("algorithm_1", TUNED),
-    "ukf": ("ukf", {}),
-    "literal": ("algorithm_1", TUNED),
-    "marginalized_pf": ("marginalized_pf", {}),
+METHODS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "particles_hyper_parameters": (
+        "algorithm_1, hyper-parameters learned",
+        "algorithm_1",
+        {**TUNED, "learning.hyper_parameters": True},
+    ),
+    "particles": ("algorithm_1", "algorithm_1", TUNED),
+    "ukf": ("ukf", "ukf", {}),
+    "literal": ("algorithm_1, printed prior (zero mean, nu = 1)", "algorithm_1", TUNED),
+    "marginalized_pf": ("ours (marginalized_pf)", "marginalized_pf", {}),
 }
-"""Estimators and their parameters, by name in Table I; then the printed prior, and ours."""
+"""In words, estimators and their parameters, by name in Table I; then the printed prior, and ours."""
 REPEATED = ("particles_hyper_parameters", "particles")
 
 
@@ -84,7 +88,7 @@ def simulated(configuration: SoftRobotConfiguration, seed: int, duration_s: floa
 
 def tracked(run: Run, method: str, seed: int = 1) -> Filtered:
     """A filter on a run; ArithmeticError where no particle has a weight any more."""
-    name, parameters = METHODS[method]
+    _, name, parameters = METHODS[method]
     known = run.known.with_parameters({**parameters, "learning.seed": seed})
     estimator: Any = Algorithm1Estimator(known, True) if method == "literal" else ROBOT.estimator(known, name)
     return filtered(estimator, run.recording)
