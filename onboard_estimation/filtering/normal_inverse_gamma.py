@@ -185,7 +185,7 @@ class FixedPrior:
         """Of `count` particles that know what was learned before, see `recalled`, and how noisy it was."""
         noise = function.noise_stddevs**2
         information, moments = recalled(function, self.factors, noise, weight)
-        covariance: Array = np.linalg.inv(np.eye(len(information)) + information)
+        covariance = np.asarray(np.linalg.inv(np.eye(len(information)) + information), dtype=np.float64)
         return self.start(count)._replace(
             matrices=covariance[None],
             means=np.tile(moments @ covariance, (count, 1, 1)),
