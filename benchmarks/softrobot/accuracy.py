@@ -91,7 +91,7 @@ def ahead_rows(
         (name, number): filtered(ROBOT.estimator(tuned, name), run) for name in BOTH for number, run in runs.items()
     }
     lessons = [(states["ukf", number], truth[number]) for number in teaching]
-    best = best_constant(tuned, lessons, _GRID, HORIZONS[-1], STEP_S)
+    best = best_constant(lessons, _GRID, HORIZONS[-1], STEP_S)
     rows = []
     for number in left_out:
         by = {name: errors(states[name, number], truth[number], HORIZONS, STEP_S) for name in BOTH}

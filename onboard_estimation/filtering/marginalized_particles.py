@@ -52,7 +52,8 @@ from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRan
 Array = NDArray[np.float64]
 
 SETTLING_STEPS = 10
-"""Measurements after a recovery during which the cloud is moved as a whole."""
+"""Measurements after a recovery during which particles are moved: an exact sensor would leave a handful of so wide a
+cloud, and so hardly any choice of what it does not measure."""
 SOON_STEPS, MOST_DOUBLINGS = 100, 4
 """A cloud that is lost again within so many steps is spread twice as wide, up to so many times."""
 SURPLUS_SHARE = 0.1
@@ -382,24 +383,18 @@ class MarginalizedParticleFilter:
         ahead = self.model.propagate(cloud.states, u, cloud.values, step_s)
         if not len(seen.heard):
             return self._left_out(cloud, rng, self._shaken(ahead, rng, step_s), seen, None)
-        if cloud.settling:
-            ahead = self._shaken(ahead, rng, step_s)
-        auxiliary = self._auxiliary(cloud, ahead, seen)
-        if cloud.settling:
-            return self._settled(cloud, rng, ahead, seen, auxiliary)
-        gate = self.settings.gate
-        if cloud.surplus is not None:  # else nothing is known yet of how far outputs scatter
+        auxiliary, gate = self._auxiliary(cloud, ahead, seen), self.settings.gate
+        if cloud.surplus is not None and not cloud.settling:  # else nothing is known yet of how far outputs scatter
             decision = decide(gate, auxiliary.innovation.nis, len(seen.heard), cloud.rejected_in_a_row)
             if decision.inflation > 1.0 or 0 < gate.recover_after <= cloud.collapsed_in_a_row:
                 cloud = cloud.spread_anew()
                 factor = 2.0 ** min(cloud.spreads_in_vain, MOST_DOUBLINGS)
-                ahead = self._shaken(ahead, rng, step_s)
-                ahead += factor * self._recovery * rng.standard_normal(ahead.shape)
-                return self._settled(cloud, rng, ahead, seen, self._auxiliary(cloud, ahead, seen))
-            if not decision.accepted:
+                ahead = ahead + factor * self._recovery * rng.standard_normal(ahead.shape)
+                auxiliary = self._auxiliary(cloud, ahead, seen)
+            elif not decision.accepted:
                 cloud = cloud._replace(rejected_in_a_row=decision.rejected_in_a_row)
                 return self._left_out(cloud, rng, self._shaken(ahead, rng, step_s), seen, auxiliary.innovation)
-        corrected = self._bridged if self.settings.bridged else self._weighed
+        corrected = self._bridged if self.settings.bridged or cloud.settling else self._weighed
         return corrected(cloud, rng, ahead, seen, auxiliary)
 
     def learned_function(self, cloud: Cloud) -> LearnedFunction:
@@ -485,31 +480,6 @@ class MarginalizedParticleFilter:
         info = StepInfo(refused, 0.0, effective_sample_size(weights), drawn.clamped)
         return self._continued(cloud, drawn, _logarithms(weights)), info
 
-    def _settled(
-        self, cloud: Cloud, rng: np.random.Generator, ahead: Array, seen: _Reading, auxiliary: _Auxiliary
-    ) -> tuple[Cloud, StepInfo]:
-        """A cloud that was spread a short while ago, moved towards what was measured (ensemble Kalman filter).
-
-        Of a cloud as wide as that, an exact sensor would leave but a few particles, and so hardly any choice of what it
-        does not measure. Moved by the gain of their own covariance, all live on, with what they have learned.
-        """
-        weights, _ = normalised(_without(auxiliary.log_densities == -np.inf, cloud.log_weights))
-        ancestors = systematic(weights, float(rng.random()))
-        states, errors = ahead[ancestors], auxiliary.errors[ancestors][:, seen.heard]
-        root, _ = factorised(auxiliary.covariance)
-        deviations = errors - errors.mean(axis=0)
-        together = deviations.T @ deviations / len(states) + auxiliary.covariance
-        gain = -np.linalg.solve(together, deviations.T @ (states - states.mean(axis=0)) / len(states)).T
-        moved = states + (errors + rng.standard_normal(errors.shape) @ root.T) @ gain.T
-        drawn = self._drawn(cloud, rng, seen.step_s, moved, ancestors)
-        even, _ = normalised(_without(drawn.dead, np.zeros(len(states))))
-        since = cloud.steps_since_spread or 0
-        after = self._continued(
-            cloud, drawn, _logarithms(even), offsets=cloud.offsets[ancestors], steps_since_spread=since + 1
-        )
-        size = effective_sample_size(even)
-        return after, StepInfo(auxiliary.innovation, auxiliary.log_likelihood, size, drawn.clamped, since == 0)
-
     def _weighed(
         self, cloud: Cloud, rng: np.random.Generator, ahead: Array, seen: _Reading, auxiliary: _Auxiliary
     ) -> tuple[Cloud, StepInfo]:
@@ -573,8 +543,8 @@ class MarginalizedParticleFilter:
             **self._corrected_offsets(cloud, offsets, moved, seen, auxiliary.covariance),
             collapsed_in_a_row=0,
         )
-        size = effective_sample_size(weights)
-        return after, StepInfo(auxiliary.innovation, auxiliary.log_likelihood, size, drawn.clamped)
+        size, spread = effective_sample_size(weights), cloud.steps_since_spread == 0
+        return after, StepInfo(auxiliary.innovation, auxiliary.log_likelihood, size, drawn.clamped, spread)
 
     def _corrected_counts(self, cloud: Cloud, densities: Array, differences: Array) -> dict[str, Any]:
         """Of a cloud whose measurement was used; drawn outputs differ from auxiliary ones by `differences` (N, m)."""

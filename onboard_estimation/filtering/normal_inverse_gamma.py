@@ -45,28 +45,11 @@ FADED_PRIOR_SHARE = 0.1
 """With less of any weight's prior left, after a gap in the data, all are given back at once."""
 
 
-class Recalled(NamedTuple):
-    """Of p outputs with weights in units of the prior's deviations.
+def recalled(function: LearnedFunction, factors: Array, noise_variances: Array, weight: float) -> tuple[Array, Array]:
+    """What a function tells of p outputs with weights in units of the prior's deviations.
 
-    Attributes
-    ----------
-    information
-        (M, M) beside the identity, never negative.
-    moments
-        (p, M) information, the prior's included, times means.
-    """
-
-    information: Array
-    moments: Array
-
-    @property
-    def covariance(self) -> Array:
-        """(M, M) of the weights, with the prior."""
-        return np.asarray(np.linalg.inv(np.eye(len(self.information)) + self.information))
-
-
-def recalled(function: LearnedFunction, factors: Array, noise_variances: Array, weight: float) -> Recalled:
-    """What a function tells.
+    That is information (M, M) beside the identity, never negative, and moments (p, M): information, the prior's
+    included, times means.
 
     Parameters
     ----------
@@ -87,7 +70,7 @@ def recalled(function: LearnedFunction, factors: Array, noise_variances: Array, 
     # A mixture of particles may be wider than the prior somewhere: there it tells nothing.
     information = weight * (vectors * np.maximum(values - 1.0, 0.0)) @ vectors.T
     means = function.weights / np.where(usable.diagonal(), factors, np.inf)
-    return Recalled(information, weight * means @ (vectors * values) @ vectors.T)
+    return information, weight * means @ (vectors * values) @ vectors.T
 
 
 class Statistics(NamedTuple):
@@ -201,10 +184,11 @@ class FixedPrior:
     def recall(self, count: int, function: LearnedFunction, weight: float) -> Statistics:
         """Of `count` particles that know what was learned before, see `recalled`, and how noisy it was."""
         noise = function.noise_stddevs**2
-        known = recalled(function, self.factors, noise, weight)
+        information, moments = recalled(function, self.factors, noise, weight)
+        covariance = np.asarray(np.linalg.inv(np.eye(len(information)) + information), dtype=np.float64)
         return self.start(count)._replace(
-            matrices=known.covariance[None],
-            means=np.tile(known.moments @ known.covariance, (count, 1, 1)),
+            matrices=covariance[None],
+            means=np.tile(moments @ covariance, (count, 1, 1)),
             scatters=np.tile((self.degrees_of_freedom - 2.0) * noise, (count, 1)),
         )
 

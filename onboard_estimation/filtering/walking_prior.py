@@ -279,10 +279,12 @@ class WalkingPrior:
     def recall(self, count: int, function: LearnedFunction, weight: float) -> WalkingStatistics:
         """Of `count` particles that know what was learned before, see `recalled`; of its noise, what the prior says."""
         roots = self._prior_roots(np.zeros((1, 2)))[0]
-        known = recalled(function, roots, np.array(self.scatters) / (self.degrees_of_freedom - 2.0), weight)
+        noise = np.array(self.scatters) / (self.degrees_of_freedom - 2.0)
+        information, moments = recalled(function, roots, noise, weight)
         inverse = 1.0 / np.maximum(roots, np.sqrt(np.finfo(np.float64).tiny))
-        moments, means = known.moments * inverse, known.moments @ known.covariance * roots
-        information = (known.information * np.outer(inverse, inverse))[np.triu_indices(len(roots))]
+        means = moments @ np.linalg.inv(np.eye(len(roots)) + information) * roots
+        moments = moments * inverse
+        information = (information * np.outer(inverse, inverse))[np.triu_indices(len(roots))]
         return self.start(count)._replace(
             information=np.tile(information, (count, 1)),
             moments=np.tile(moments, (count, 1, 1)),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, CubicSpline, make_interp_spline
 
+from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.filtering.particle_weights import systematic
@@ -43,8 +44,8 @@ class Filtered(NamedTuple):
 
     Attributes
     ----------
-    configuration, state
-        The filter's, and what it knew at the end.
+    estimator, state
+        The filter, and what it knew at the end.
     stamps_s, rows, chambers_pa, readings_pa
         (K,), (K, ROW), and (K, C) pressures behind the hoses and at the transducers.
     stiffness_now, drawn
@@ -53,7 +54,7 @@ class Filtered(NamedTuple):
         At other places.
     """
 
-    configuration: SoftRobotConfiguration
+    estimator: WrenchFilter[Any]
     state: Any
     stamps_s: Vector
     rows: Matrix
@@ -87,7 +88,7 @@ class TrueStates(NamedTuple):
 
 
 def filtered(estimator: WrenchFilter[Any], recording: LoadedRecording) -> Filtered:
-    """A whole run."""
+    """A whole run; UserError without a wrench."""
     state, found = estimator.start(None), []
     for measurement in sorted(recording.measurements(), key=lambda one: one.stamp_ns):
         step = estimator.step(state, measurement)
@@ -95,6 +96,8 @@ def filtered(estimator: WrenchFilter[Any], recording: LoadedRecording) -> Filter
         if step.estimate is not None and step.innovation is not None:
             stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
             found.append((stamp_s, state.chambers_pa, state.readings_pa, *_known(estimator, state.filtered)))
+    if not found:
+        raise UserError("no wrench has corrected the filter: wrenches and pressures of all chambers are needed")
     stamps_s, chambers_pa, readings_pa, rows, now, drawn, weights = map(np.array, zip(*found, strict=True))
 
     def ahead(places: Matrix, starts: NDArray[np.intp]) -> Vector:
@@ -105,8 +108,7 @@ def filtered(estimator: WrenchFilter[Any], recording: LoadedRecording) -> Filter
         least = -np.inf if unknown.lowest is None else unknown.lowest[0]
         return np.maximum(least, unknown.constants[0] + (phi * weights[starts]).sum(axis=1))
 
-    known = estimator.configuration
-    return Filtered(known, state, stamps_s, rows, chambers_pa, readings_pa, now, drawn, ahead)
+    return Filtered(estimator, state, stamps_s, rows, chambers_pa, readings_pa, now, drawn, ahead)
 
 
 def _known(estimator: WrenchFilter[Any], state: Any) -> tuple[Vector, float, Vector, Vector]:
@@ -146,15 +148,14 @@ def true_states(configuration: SoftRobotConfiguration, recording: LoadedRecordin
 
 
 def best_constant(
-    known: SoftRobotConfiguration,
     runs: Sequence[tuple[Filtered, TrueStates]],
     shares: Vector,
     steps: int,
     step_s: float,
     settle_s: float = SETTLE_S,
 ) -> float:
-    """Of these shares of the nominal stiffness, N m/rad, that with which the runs are foreseen best."""
-    tried = (known.stiffness.bending_n_m_per_rad * shares).tolist()
+    """Of these shares of the configured stiffness, N m/rad, that with which the runs are foreseen best."""
+    tried = (runs[0][0].estimator.grey_box.stiffness * shares).tolist()
     return min(tried, key=lambda k: sum(errors(*run, (steps,), step_s, k, settle_s)[steps].mean() for run in runs))
 
 
@@ -172,7 +173,7 @@ def errors(
     truth's rates are slopes over frames the model's are too: elongation swings at 20 Hz, of which frames 10 ms apart
     show a part. Infinite where a robot falls over.
     """
-    known = run.configuration
+    known = run.estimator.configuration
     if constant is not None:
         even = replace(known.behaviour, bending_stiffening_per_rad2=0.0, pressure_stiffening_per_100_kpa=0.0)
         known = replace(known, behaviour=even)

@@ -38,7 +38,13 @@ def draw_stiffness(file: Path | BytesIO, learned: LearnedFunction, path: Matrix,
 
 
 def _figure(learned: LearnedFunction, path: Matrix, title: str) -> Figure:
-    elongation_m = float(np.median(path[:, 2]))
+    figure, axes = maps(learned, path, title, float(np.median(path[:, 2])))
+    _draw_along_elongation(axes, learned, path)
+    return figure
+
+
+def maps(learned: LearnedFunction, path: Matrix, title: str, elongation_m: float) -> tuple[Figure, Axes]:
+    """Stiffness and its deviation over bending at an elongation, and room beside them; the rest as `draw_stiffness`."""
     reach = np.minimum(_BEYOND * np.abs(path[:, :2]).max(), np.array(learned.basis.half_widths[:2])).max()
     ticks = np.linspace(-reach, reach, _CELLS)
     x, y = np.meshgrid(ticks, ticks)
@@ -57,9 +63,8 @@ def _figure(learned: LearnedFunction, path: Matrix, title: str) -> Figure:
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, shrink=0.85)
-    _draw_along_elongation(right, learned, path)
     add_title(figure, f"{title}, at an elongation of {1e3 * elongation_m:.1f} mm; white: where the robot has been")
-    return figure
+    return figure, right
 
 
 def _draw_along_elongation(axes: Axes, learned: LearnedFunction, path: Matrix) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.base.measurement import Matrix
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.result import Panel, PanelGroup
 from onboard_estimation.contract.trained import IdentificationReport, ReportTable
@@ -68,19 +68,20 @@ class FreeRun:
 
     Attributes
     ----------
-    times_s, measured_m, before_m, after_m
-        (G,), (G, 3): motion capture, the model with the configured and with the identified parameters. NaN where the
-        tip was not seen, or the model has fallen over.
-    delay_s
-        Of motion capture behind the wrench; None where it is not known.
+    measured_m, before_m, after_m
+        (G, 3) at the recording's instants: motion capture, the model with the configured and with the identified
+        parameters. NaN where the tip was not seen, or the model has fallen over.
     """
 
-    name: str
-    times_s: Vector
+    run: Run
     measured_m: Matrix
     before_m: Matrix
     after_m: Matrix
-    delay_s: float | None
+
+    @property
+    def delay_s(self) -> float | None:
+        """Of motion capture behind the wrench; None where it is not known."""
+        return self.run.delay.delay_s if self.run.delay.known else None
 
     def errors_mm(self, places_m: Matrix) -> tuple[float, float, float, float]:
         """RMS in space and along x, y and z."""
@@ -97,11 +98,13 @@ class FreeRun:
         """For JSON."""
         names = ("rms_mm", "rms_x_mm", "rms_y_mm", "rms_z_mm")
         return {
-            "name": self.name,
+            "name": self.run.name,
             "capture_delay_s": self.delay_s,
             "configured_falls": self.fallen,
             "before": dict(zip(names, self.errors_mm(self.before_m), strict=True)),
             "after": dict(zip(names, self.errors_mm(self.after_m), strict=True)),
+            "tilt_deg": self.run.tilt_deg,
+            "resting_force_n": self.run.delay.weight_n,
         }
 
 
@@ -121,7 +124,6 @@ class Identification(IdentificationReport):
     fit: Fit
     table: tuple[Parameter, ...]
     identified: tuple[str, ...]
-    runs: tuple[Run, ...]
     free_runs: tuple[FreeRun, ...]
 
     def tables(self) -> list[ReportTable]:
@@ -142,11 +144,11 @@ class Identification(IdentificationReport):
         parameters = ReportTable(f"softrobot: grey box from {self.origin}", headings, found, right)
         columns = ("recording", "capture late, ms", "configured, mm RMS", "identified, mm RMS", "x", "y", "z")
         rows = []
-        for run in self.free_runs:
-            after = run.errors_mm(run.after_m)
-            before = f"{run.errors_mm(run.before_m)[0]:.2f}{' until it falls over' if run.fallen else ''}"
-            delay = "not known" if run.delay_s is None else f"{1e3 * run.delay_s:.1f}"
-            rows.append((run.name, delay, before, *(f"{one:.2f}" for one in after)))
+        for free in self.free_runs:
+            after = free.errors_mm(free.after_m)
+            before = f"{free.errors_mm(free.before_m)[0]:.2f}{' until it falls over' if free.fallen else ''}"
+            delay = "not known" if free.delay_s is None else f"{1e3 * free.delay_s:.1f}"
+            rows.append((free.run.name, delay, before, *(f"{one:.2f}" for one in after)))
         title = "tip by pressures alone against motion capture"
         return [parameters, ReportTable(title, columns, tuple(rows), right=columns[1:])]
 
@@ -162,17 +164,15 @@ class Identification(IdentificationReport):
             "identified": [asdict(one) for one in self.table],
             "parameters": self.parameters(),
             "simulated_runs": self.fit.simulations,
-            "recordings": [
-                {**free.figures(), "tilt_deg": run.tilt_deg, "resting_force_n": run.delay.weight_n}
-                for free, run in zip(self.free_runs, self.runs, strict=True)
-            ],
+            "recordings": [free.figures() for free in self.free_runs],
         }
 
     def draw(self, path: Path) -> None:
         """The tip in free runs, from the middle of where motion capture saw it."""
         others = f"identified from the {'first half' if self.halved else 'other recordings'} alone"
         columns = []
-        for run, free in list(zip(self.runs, self.free_runs, strict=True))[:_MOST_DRAWN]:
+        for free in self.free_runs[:_MOST_DRAWN]:
+            run = free.run
             lines = {"motion capture": free.measured_m, "as configured": free.before_m, "identified": free.after_m}
             if run.name in self.without:
                 lines[others] = free_run(self.without[run.name], run)
@@ -182,8 +182,9 @@ class Identification(IdentificationReport):
                 Panel(axis, "m", {name: (one - middle_m)[:, number] for name, one in lines.items()}, note=note)
                 for number, (axis, note) in enumerate(zip("xyz", notes, strict=True))
             )
-            columns.append((run.name, free.times_s, PanelGroup("Tip", panels)))
-        more = f", the first {_MOST_DRAWN} of {len(self.runs)} recordings" if len(self.runs) > _MOST_DRAWN else ""
+            columns.append((run.name, run.grid_s, PanelGroup("Tip", panels)))
+        count = len(self.free_runs)
+        more = f", the first {_MOST_DRAWN} of {count} recordings" if count > _MOST_DRAWN else ""
         write_groups(path, f"{self.source.upper()} data{more}: tip by pressures alone", columns)
 
 
@@ -248,7 +249,7 @@ def identify(
     notes += [f"{run.name}: {note}" for run in runs for note in run.notes]
     simulated = any(one.simulated for one in recordings.values())
     said = tuple(recordings), simulated, tuple(notes)
-    return Identification(identified, *said, fit, tuple(table), tuple(found), runs, free_runs)
+    return Identification(identified, *said, fit, tuple(table), tuple(found), free_runs)
 
 
 def _rounded(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
@@ -260,17 +261,8 @@ def _rounded(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
 def _free_run(configured: SoftRobotConfiguration, identified: SoftRobotConfiguration, run: Run) -> FreeRun:
     """With the mounting of each configuration, as an estimator would have it."""
 
-    def seen(places: Matrix) -> Matrix:
-        return np.where(run.seen[:, None], places, np.nan)
-
-    return FreeRun(
-        run.name,
-        run.grid_s,
-        seen(run.tip_m),
-        seen(free_run(configured, run)),
-        seen(free_run(identified, run)),
-        run.delay.delay_s if run.delay.known else None,
-    )
+    places = (run.tip_m, free_run(configured, run), free_run(identified, run))
+    return FreeRun(run, *(np.where(run.seen[:, None], one, np.nan) for one in places))
 
 
 def _load_share(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> Parameter | None:
@@ -341,12 +333,12 @@ def _on_fit(table: Sequence[Parameter], runs: Sequence[FreeRun]) -> Iterator[str
             "their intervals. More recordings, with steps, rests and every chamber by itself, would help."
         )
     yield "Intervals tell the scatter from errors as they were left, not what the model leaves out (shape, hysteresis)."
-    for run in runs:
-        error_mm = run.errors_mm(run.after_m)[0]
-        motion_mm = 1e3 * float(np.sqrt(np.nanvar(run.measured_m, axis=0).sum()))
+    for free in runs:
+        error_mm = free.errors_mm(free.after_m)[0]
+        motion_mm = 1e3 * float(np.sqrt(np.nanvar(free.measured_m, axis=0).sum()))
         if not error_mm < _POOR_SHARE * motion_mm:
             yield (
-                f"{run.name}: the free run errs by {error_mm:.1f} mm where the tip moves by {motion_mm:.1f} mm (RMS): "
-                "the model does not describe this robot. Check chambers.angles_deg, wrench.angle_about_base_z_deg, "
-                "mounting.attitude and the frames of the motion capture."
+                f"{free.run.name}: the free run errs by {error_mm:.1f} mm where the tip moves by {motion_mm:.1f} mm "
+                "(RMS): the model does not describe this robot. Check chambers.angles_deg, "
+                "wrench.angle_about_base_z_deg, mounting.attitude and the frames of the motion capture."
             )

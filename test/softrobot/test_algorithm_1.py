@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from algorithm_1_oracle import Oracle
 
-from softrobot_estimation.estimators.algorithm_1 import Algorithm1Estimator, Prior
+from softrobot_estimation.estimators.algorithm_1 import PSI, SIGMA_F, UNIT_N_PER_M, Algorithm1Estimator, RandomWalk
 from softrobot_estimation.estimators.particle_estimator import stiffness_prior
 from softrobot_estimation.model import grey_box_kernels as kernels
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
@@ -21,17 +21,17 @@ START[:6] = 0.4, -0.2, 0.005, 1.0, 0.5, 0.01
 STDDEV = np.where(np.arange(kernels.ROW) < 6, np.repeat([0.03, 0.001], [5, 12]), 0.0)
 
 
-def differences(hyper_parameters: bool, prior: Prior, faulty: float = 1.0) -> tuple[float, float, float]:
+def differences(hyper_parameters: bool, faulty: float = 1.0) -> tuple[float, float, float]:
     """Largest of states, stiffness (as a share of the nominal one) and weights, after all steps."""
     known = known_configuration(SoftRobotConfiguration()).with_parameters(
         {"learning.hyper_parameters": hyper_parameters, "learning.particles": PARTICLES, **WIDE}
     )
-    estimator = Algorithm1Estimator(known, prior)
-    box, unit = estimator.grey_box, prior.unit_n_per_m * known.chambers.centre_radius_m**2
+    estimator = Algorithm1Estimator(known)
+    box, unit = estimator.grey_box, UNIT_N_PER_M * known.chambers.centre_radius_m**2
     filtered = estimator.begun(START, STDDEV, box.stiffness, 0.1)
     cloud, tracker = filtered.cloud, estimator._tracker(known.filter.moment_stddev_n_m)
-    walk, basis = prior.walk, stiffness_prior(known).basis
-    first = np.array([prior.sigma_f_squared, prior.length_scale])
+    walk, basis = RandomWalk(), stiffness_prior(known).basis
+    first = np.array([SIGMA_F**2, 1.0])
     oracle = Oracle(
         lambda x, k, step_s: box.propagate(x, k, PRESSURES_PA, step_s),
         lambda x, k: box.loads(x, k, PRESSURES_PA),
@@ -41,8 +41,8 @@ def differences(hyper_parameters: bool, prior: Prior, faulty: float = 1.0) -> tu
         faulty * np.diag(estimator.wrench_stddev**2),
         box.stiffness,
         0.25 * box.stiffness,
-        prior.psi * unit**2,
-        prior.nu,
+        PSI * unit**2,
+        3.0,
         np.tile(first, (PARTICLES, 1)),
         first * [walk.deviation_noise, walk.length_noise],
         first / [walk.farthest_deviation, walk.farthest_length],
@@ -67,8 +67,8 @@ def differences(hyper_parameters: bool, prior: Prior, faulty: float = 1.0) -> tu
 
 @pytest.mark.parametrize("hyper_parameters", [False, True])
 def test_steps_are_those_of_the_paper(hyper_parameters: bool) -> None:
-    assert max(differences(hyper_parameters, Prior())) < 1e-9
+    assert max(differences(hyper_parameters)) < 1e-9
 
 
 def test_a_wrong_noise_is_noticed() -> None:
-    assert max(differences(False, Prior(), faulty=1.01)) > 1e-6
+    assert max(differences(False, faulty=1.01)) > 1e-6

@@ -90,7 +90,7 @@ def test_parameters_are_recovered_within_their_intervals(found: Identification) 
 
 
 def test_wrench_and_base_tell_delay_load_share_and_tilt(found: Identification) -> None:
-    [run] = found.runs
+    run = found.free_runs[0].run
     assert run.delay.delay_s == pytest.approx(0.006, abs=3e-4)
     assert run.delay.explained > 0.9
     [share] = [one for one in found.table if one.name == "load_share"]
@@ -105,7 +105,7 @@ def test_wrench_and_base_tell_delay_load_share_and_tilt(found: Identification) -
 def test_a_wrench_of_the_other_sign_is_taken_as_what_it_is(recording: LoadedRecording, found: Identification) -> None:
     other, series = replace(NOMINAL, wrench=replace(NOMINAL.wrench, sign="sensor_on_robot")), recording.series
     turned = replace(recording, series=(*series[:-1], replace(series[-1], values=-series[-1].values)))
-    assert run_from_recording(other, turned, "run").delay == found.runs[0].delay
+    assert run_from_recording(other, turned, "run").delay == found.free_runs[0].run.delay
     # Nothing is pushed along its acceleration, or there is no wrench at all.
     for delay in (
         run_from_recording(other, recording, "run").delay,
@@ -163,11 +163,11 @@ def test_frames_in_gaps_of_capture_and_of_pressures_are_left_out(recording: Load
 
 def test_a_payload_that_nobody_told_of_is_said(found: Identification) -> None:
     lighter = replace(NOMINAL, segment=replace(NOMINAL.segment, mass_kg=0.14))
-    assert "They do not agree: was there a payload" in next(mass_sentences(lighter, found.runs))
-    assert next(mass_sentences(NOMINAL, found.runs)) in found.sentences()
-    assert "payload" not in next(mass_sentences(NOMINAL, found.runs))
+    assert "They do not agree: was there a payload" in next(mass_sentences(lighter, [found.free_runs[0].run]))
+    assert next(mass_sentences(NOMINAL, [found.free_runs[0].run])) in found.sentences()
+    assert "payload" not in next(mass_sentences(NOMINAL, [found.free_runs[0].run]))
     tared = replace(NOMINAL, wrench=replace(NOMINAL.wrench, tare="with_robot"))
-    assert not list(mass_sentences(tared, found.runs))
+    assert not list(mass_sentences(tared, [found.free_runs[0].run]))
 
 
 def test_the_command_reads_bags_and_takes_what_came_with_them(tmp_path: Path) -> None:
@@ -207,6 +207,6 @@ def test_the_unknown_robot_is_identified_from_one_run_for_another(shared_data: P
     found = identify(known, {"run_1": recording})
     assert found.configuration.mounting.tilt_deg == pytest.approx((-0.15, 0.90), abs=0.05)
     other = run_from_recording(known, unknown_robot(shared_data, 2)[1], "run_2")
-    assert [run.delay.delay_s for run in (*found.runs, other)] == pytest.approx([0.0025, 0.0005], abs=0.001)
+    assert [run.delay.delay_s for run in (found.free_runs[0].run, other)] == pytest.approx([0.0025, 0.0005], abs=0.001)
     errors = 1e3 * (free_run(found.configuration, other) - other.tip_m)[other.seen]
     assert np.sqrt(np.square(errors).sum(axis=1).mean()) < 4.5

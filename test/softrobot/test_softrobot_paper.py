@@ -64,11 +64,11 @@ def test_with_the_true_stiffness_the_future_is_foreseen() -> None:
 def test_recordings_of_a_user_are_told_of() -> None:
     few = known_configuration(CONFIGURATION).with_parameters({"learning.particles": 100})
     tips, foreseen = ROBOT.reproduce(few, {"monday": recorded(16.0)}, False)
-    assert [row[:2] for row in tips.tables[0].rows][2] == ("monday", "ukf")
+    assert ("monday", "ukf", "Position") in [row[:3] for row in tips.tables[0].rows]
     assert len(foreseen.tables[0].rows) == 5
 
 
 def test_a_recording_that_is_too_short_is_refused() -> None:
     short = recorded(3.0)
-    with pytest.raises(UserError, match=r"monday: 37\d wrenches, .* of the tip over 3.0 s .* over 15 s are needed"):
+    with pytest.raises(UserError, match=r"monday: .* frames of the tip over 3.0 s .* over 15 s are needed"):
         list(ROBOT.reproduce(CONFIGURATION, {"monday": short}, False))
