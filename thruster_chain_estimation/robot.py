@@ -239,6 +239,11 @@ class ThrusterChainRobot(
         from thruster_chain_estimation.simulation import robot_build, simulator  # estimating nodes do without
 
         count, own = configuration.chain.count, configuration.thruster.commands
+        if own and (scenario != "thrusters" or variant.endswith("_2_off")):
+            raise UserError(
+                f"thruster.commands ({own}) are for the scenario thrusters with all of its thrusters, not for "
+                f"{' '.join((scenario, variant)).strip()}: name the scenario thrusters, or leave the parameter empty"
+            )
         if scenario == "thrusters":
             without = 1 if variant.endswith("_2_off") else None
             return simulator.ThrusterChainSimulation(
