@@ -6,13 +6,10 @@ The page loads nothing but the reports of the runs, which lie beside it.
 from __future__ import annotations
 
 import io
-import math
-import statistics
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from onboard_estimation.base.atomic_file import write_atomically
@@ -20,7 +17,7 @@ from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import metric_label, shown_metric, words
 from onboard_estimation.base.workers import software
-from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, PartErrors, Row, figure
+from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, Row
 from onboard_estimation.campaigns.summary import (
     DIFFERENCE_CAPTION,
     DIFFERENCE_HEADINGS,
@@ -30,8 +27,9 @@ from onboard_estimation.campaigns.summary import (
     Group,
     differences,
     differing_axes,
-    errors_by_part,
+    errors_over_time,
     groups_of,
+    headline_names,
     headlines,
     worst_runs,
 )
@@ -47,8 +45,6 @@ _UNSURE = 0.25
 """Mean NEES per degree of freedom below which an estimate is called too unsure: errors are less than half as stated."""
 _LONGEST_NAME = 60
 """Characters that a drawing has room for."""
-Runs = Sequence[tuple[Vector, PartErrors]]
-"""Times (K,) and errors of each run of a group."""
 
 
 def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, ...], list[Difference]]:
@@ -167,10 +163,9 @@ def _spread(groups: Sequence[Group], axes: Sequence[str], name: str) -> Figure:
     drawn = Figure()
     panel = panels_of(drawn, "", "", (), 1, 0.2 + 0.4 * len(groups), top_in=0.1)[0, 0]
     for number, group in enumerate(groups):
-        known = [value for row in group.rows if math.isfinite(value := figure(row, name))]
-        panel.plot(known, [number] * len(known), "o", alpha=0.5)
-        if known:
-            panel.plot([statistics.median(known)], [number], "|", color=INK, markersize=14.0)
+        for one in (one for one in group.figures if one.name == name):
+            panel.plot(one.values, [number] * len(one.values), "o", alpha=0.5)
+            panel.plot([one.median], [number], "|", color=INK, markersize=14.0)
         panel.annotate(plain(_short(group.name(axes))), (0.0, number - 0.25), size=7.5)
     panel.set(xlim=(0.0, None), ylim=(len(groups) - 0.6, -0.6), yticks=[])
     return drawn
@@ -178,31 +173,26 @@ def _spread(groups: Sequence[Group], axes: Sequence[str], name: str) -> Figure:
 
 def _courses(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[Picture]:
     """Of each part the magnitude of its error in the unit of its first dimension, a panel for each group."""
-    gathered: dict[str, dict[str, Runs]] = {}
+    gathered: dict[str, dict[str, tuple[str, list[pd.DataFrame]]]] = {}
     for group in groups:
-        for part, runs in errors_by_part(campaign.folder, group.rows).items():
-            if any(np.isfinite(one.error).any() for _, one in runs):
-                gathered.setdefault(part, {})[_short(group.name(axes))] = runs
-    for part, found in gathered.items():
-        longest = max((time_s for runs in found.values() for time_s, _ in runs), key=lambda one: float(one[-1]))
-        panels = [_course(name, runs, longest) for name, runs in found.items()]
+        for part, found in errors_over_time(campaign.folder, group.rows).items():
+            if any(run["error"].notna().any() for run in found[1]):
+                gathered.setdefault(part, {})[_short(group.name(axes))] = found
+    for part, by_group in gathered.items():
+        every = (run["time_s"].to_numpy() for _, runs in by_group.values() for run in runs)
+        longest = max(every, key=lambda one: float(one[-1]))
+        panels = [_course(name, unit, pd.concat(runs), longest) for name, (unit, runs) in by_group.items()]
         charts = Charts("", longest, charts_of(panels, longest))
         yield _picture(f"{words(part)}: errors over time", partial(charts_figure, words(part), [charts]))
 
 
-def _course(name: str, runs: Runs, time_s: Vector) -> Panel:
+def _course(name: str, unit: str, runs: pd.DataFrame, time_s: Vector) -> Panel:
     """Over the runs the errors' median and ninth decile, and the median of the stated deviations, at times (K,)."""
     step_s = float(time_s[1] - time_s[0]) if len(time_s) > 1 else 1.0
-    errors, stated = (np.full((len(runs), len(time_s)), np.nan) for _ in range(2))
-    for run, (own_s, one) in enumerate(runs):
-        alike = [unit == one.units[0] for unit in one.units]
-        places = np.minimum(np.round(own_s / step_s).astype(np.intp), len(time_s) - 1)
-        errors[run, places] = np.linalg.norm(one.error[:, alike], axis=1)
-        stated[run, places] = np.linalg.norm(one.stddev[:, alike], axis=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of instants that no run has
-        (median, ninth), middle = np.nanquantile(errors, (0.5, 0.9), axis=0), np.nanmedian(stated, axis=0)
-    return Panel("error", runs[0][1].units[0], {f"{name}: median": median, "nine of ten runs": ninth, "stated": middle})
+    at = runs.groupby((runs["time_s"] / step_s).round())
+    lines = {f"{name}: median": at["error"].median(), "nine of ten runs": at["error"].quantile(0.9)}
+    lines["stated"] = at["stddev"].median()
+    return Panel("error", unit, {label: one.reindex(range(len(time_s))).to_numpy() for label, one in lines.items()})
 
 
 def _picture(caption: str, draw: Callable[[], Figure]) -> Picture:
@@ -237,7 +227,7 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
 
 
 def _amount(row: Row, name: str) -> str:
-    _, value, unit = shown_metric(name.partition(".")[2], figure(row, name), {})
+    _, value, unit = shown_metric(name.partition(".")[2], row.get("figures", {}).get(name), {})
     return f"{value} {unit}".strip()
 
 
@@ -250,7 +240,7 @@ def _failures(campaign: Campaign) -> str:
 
 def _run_table(campaign: Campaign, rows: Sequence[Row]) -> str:
     axes = [axis for axis in AXES if any(row.get(axis) for row in rows)]
-    names = list(dict.fromkeys(name for row in rows for name in headlines(row)))
+    names = headline_names(rows)
     headings = ["run", *axes, *(words(name.replace(".", "_")) for name in names), "verdict"]
     lines = []
     for row in rows:
