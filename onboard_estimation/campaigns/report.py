@@ -35,7 +35,7 @@ from onboard_estimation.campaigns.summary import (
 )
 from onboard_estimation.contract.result import Panel, Picture
 from onboard_estimation.report.charts import Charts, charts_of
-from onboard_estimation.report.page import filled_page, lined_table, pictures_html, text
+from onboard_estimation.report.page import filled_page, lined_table, pictures_html, section, text
 from onboard_estimation.report.plots import INK, charts_figure, panels_of, plain, write_figure
 
 _TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
@@ -85,8 +85,8 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
 
 def _sources(groups: Sequence[Group]) -> str:
     found = sorted({str(row["source"]) for group in groups for row in group.rows})
-    kind = {"recorded": "recorded"}
-    return "".join(f'<p class="source {kind.get(one, "simulated")}">{text(one.upper())}</p>' for one in found)
+    kinds = ("recorded" if one == "recorded" else "simulated" for one in found)
+    return "".join(f'<p class="source {kind}">{text(one.upper())}</p>' for kind, one in zip(kinds, found, strict=True))
 
 
 def _facts(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> str:
@@ -143,11 +143,8 @@ def _difference_section(found: Sequence[Difference]) -> str:
     for one in found:
         change, *rest = one.cells()
         rows.append([text(f"{one.axis.replace('_', ' ')}: {change}"), *map(text, rest)])
-    return (
-        "<section>\n<h2>What differs</h2>\n"
-        f'<p class="small">{text(DIFFERENCE_CAPTION)}</p>\n'
-        f"{lined_table(DIFFERENCE_HEADINGS, rows, range(3, 8))}\n</section>\n"
-    )
+    table = lined_table(DIFFERENCE_HEADINGS, rows, range(3, 8))
+    return section("What differs", f'<p class="small">{text(DIFFERENCE_CAPTION)}</p>\n{table}\n')
 
 
 def _spreads(groups: Sequence[Group], axes: Sequence[str]) -> Iterator[Picture]:
@@ -211,7 +208,7 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
     rows = worst_runs(groups, _REPLAYED)
     if not rows:
         return ""
-    blocks = []
+    blocks = ['<p class="small">Those whose errors are largest against the median of all runs.</p>\n']
     for row in rows:
         shown = ", ".join(f"{metric_label(name.partition('.')[2])[0]} {_amount(row, name)}" for name in headlines(row))
         blocks.append(f"<h3>{_link(campaign, row, row['name'])}</h3>\n<p>{text(row['verdict'])}.</p>\n")
@@ -219,11 +216,7 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
         page = _page(campaign, row)
         if page.endswith(REPORT):
             blocks.append(f'<iframe loading="lazy" src="{text(page)}" title="{text(row["name"])}"></iframe>\n')
-    return (
-        f"<section>\n<h2>The worst {len(rows)} replayed</h2>\n"
-        '<p class="small">Those whose errors are largest against the median of all runs.</p>\n'
-        f"{''.join(blocks)}</section>\n"
-    )
+    return section(f"The worst {len(rows)} replayed", "".join(blocks))
 
 
 def _amount(row: Row, name: str) -> str:
@@ -235,7 +228,7 @@ def _failures(campaign: Campaign) -> str:
     if not campaign.failures:
         return ""
     rows = [(_link(campaign, row, row["name"]), text(row["reason"])) for row in campaign.failures[:_MOST_LISTED]]
-    return f"<section>\n<h2>Failed</h2>\n{lined_table(('run', 'reason'), rows)}</section>\n"
+    return section("Failed", lined_table(("run", "reason"), rows))
 
 
 def _run_table(campaign: Campaign, rows: Sequence[Row]) -> str:
