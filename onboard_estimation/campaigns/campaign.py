@@ -34,6 +34,7 @@ from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.parameter_file import leaves
 from onboard_estimation.base.series import nearest
 from onboard_estimation.base.workers import HERE, Workers, software
+from onboard_estimation.campaigns.score import headline_errors
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
@@ -55,7 +56,7 @@ _DESCRIPTION = ("name", *AXES, "status", "reason", "source", "verdict", "command
 MOST_NAMED = 3
 
 Row = Mapping[str, Any]
-"""Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, and its `figures` by name."""
+"""Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, its `figures` by name, its `headlines`."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
         "reason": "",
         "asked": dict(case.labels),
         "parts": [name for name, part in result.parts.items() if part.matched.any()],
+        "headlines": sorted(headline_errors(result)),
         "figures": figures,
     }
 

@@ -30,7 +30,6 @@ from onboard_estimation.campaigns.summary import (
     errors_over_time,
     groups_of,
     headline_names,
-    headlines,
     worst_runs,
 )
 from onboard_estimation.contract.result import Panel, Picture
@@ -210,7 +209,7 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
         return ""
     blocks = ['<p class="small">Those whose errors are largest against the median of all runs.</p>\n']
     for row in rows:
-        shown = ", ".join(f"{metric_label(name.partition('.')[2])[0]} {_amount(row, name)}" for name in headlines(row))
+        shown = ", ".join(f"{metric_label(one.partition('.')[2])[0]} {_amount(row, one)}" for one in row["headlines"])
         blocks.append(f"<h3>{_link(campaign, row, row['name'])}</h3>\n<p>{text(row['verdict'])}.</p>\n")
         blocks.append(f'<p class="small">{text(shown)}</p>\n')
         page = _page(campaign, row)

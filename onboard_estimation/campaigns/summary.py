@@ -23,7 +23,7 @@ from scipy.stats import bootstrap, permutation_test
 from scipy.stats import t as student_t
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import headline_keys, percent, shown_alike, words
+from onboard_estimation.base.presentation import percent, shown_alike, words
 from onboard_estimation.campaigns.campaign import AXES, ERRORS, RUNS, Campaign, Row, figures_of, thinning
 from onboard_estimation.contract.result import FAULT
 from onboard_estimation.judging.told import SOON_S
@@ -244,19 +244,9 @@ def differences(campaign: Campaign) -> Iterator[Difference]:
                 yield compared(axis, labels[0], after, name, len(pairs), means)
 
 
-def headlines(row: Row) -> list[str]:
-    """One figure a part of the state, see `headline_keys`."""
-    parts: dict[str, list[str]] = {}
-    for name in row.get("figures", {}):
-        part, _, key = name.partition(".")
-        if key and "." not in key and part in row["parts"]:  # not what a robot adds
-            parts.setdefault(part, []).append(key)
-    return [f"{part}.{key}" for part, keys in parts.items() for key in headline_keys(keys)]
-
-
 def headline_names(rows: Sequence[Row]) -> list[str]:
-    """Of all these runs."""
-    return list(dict.fromkeys(name for row in rows for name in headlines(row)))
+    """One figure a part of the state, see `headline_keys`, of all these runs."""
+    return list(dict.fromkeys(name for row in rows for name in row.get("headlines", ())))
 
 
 def compared(axis: str, before: str, after: str, name: str, pairs: int, found: NDArray[np.float64]) -> Difference:

@@ -327,7 +327,7 @@ def _shade(axes: Axes, phases: Phases) -> None:
         starts, ends = np.clip(spans.T, low, high)
         colour, place = PHASE_COLOURS[number % len(PHASE_COLOURS)], axes.get_xaxis_transform()
         look: dict[str, Any] = {"color": colour, "alpha": 0.25, "linewidth": 0, "label": plain(name)}
-        axes.broken_barh(np.column_stack([starts, ends - starts]), (0.0, 1.0), transform=place, **look)
+        axes.broken_barh(np.column_stack([starts, ends - starts]).tolist(), (0.0, 1.0), transform=place, **look)
     axes.set_xlim(low, high)
 
 

@@ -200,9 +200,9 @@ def table_of(figures: dict[tuple[str, str, str], float]) -> Campaign:
     rows = []
     for (seed, configuration, what_if), value in figures.items():
         asked = dict.fromkeys(AXES, "") | {"seed": seed, "configuration": configuration, "what_if": what_if}
-        rows.append(
-            {"status": "done", "asked": asked, "parts": ["pose"], "figures": {"pose.position_ate_rmse_m": value}}
-        )
+        figure = "pose.position_ate_rmse_m"
+        row = {"status": "done", "asked": asked, "parts": ["pose"], "headlines": [figure], "figures": {figure: value}}
+        rows.append(row)
     return Campaign(Path(), tuple(rows))
 
 
