@@ -10,7 +10,6 @@ trajectory that another filter made is judged in the place of a bag, or in one.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import shutil
@@ -21,18 +20,21 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from onboard_estimation.base.atomic_file import check_output, new_folder, to_json, write_atomically
 from onboard_estimation.base.bounded_file import read_bounded_text
 from onboard_estimation.base.errors import UserError, disk_fault, first_of, printable
+from onboard_estimation.base.installed import optional
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.parameter_file import leaves
 from onboard_estimation.base.series import nearest
-from onboard_estimation.base.workers import HERE, HINT, Workers, software
+from onboard_estimation.base.workers import HERE, Workers, software
+from onboard_estimation.campaigns.score import headline_errors
 from onboard_estimation.contract.result import EvaluationResult
 from onboard_estimation.judging.options import EvaluateOptions, Keep, recorded
 from onboard_estimation.judging.simulated_bags import SimulatedRun, simulated_source
@@ -54,7 +56,7 @@ _DESCRIPTION = ("name", *AXES, "status", "reason", "source", "verdict", "command
 MOST_NAMED = 3
 
 Row = Mapping[str, Any]
-"""Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, and its `figures` by name."""
+"""Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, its `figures` by name, its `headlines`."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
         "reason": "",
         "asked": dict(case.labels),
         "parts": [name for name, part in result.parts.items() if part.matched.any()],
+        "headlines": sorted(headline_errors(result)),
         "figures": figures,
     }
 
@@ -204,7 +207,7 @@ def run_campaign(
         The folder is something else's, or of a campaign of another version; files are not there on some worker; the
         disk is full, or the scheduler gone: what is done is kept.
     """
-    arrow()
+    optional("pyarrow", "pyarrow", "campaign")
     with claimed(folder):
         _begin(folder, about or {})
         _refuse_absent_files(cases, workers)
@@ -228,24 +231,20 @@ def run_campaign(
         return campaign
 
 
-def figure(row: Row, name: str) -> float:
-    """A figure of a run; NaN where it has none."""
-    value = row.get("figures", {}).get(name)
-    return float("nan") if value is None else float(value)
+def figures_of(rows: Sequence[Row]) -> pd.DataFrame:
+    """Figures of runs, a row a run and a column a figure, NaN where a run has not one."""
+    return pd.DataFrame([row.get("figures", {}) for row in rows], dtype=np.float64)
 
 
 def write_results(campaign: Campaign) -> Path:
     """Write `results.parquet`: labels and what came of each run, then its figures, NaN where a run has not one."""
-    pa = arrow()
-    columns: dict[str, list[Any]] = {name: [row.get(name, "") for row in campaign.rows] for name in _DESCRIPTION}
-    columns["folder"] = [f"{RUNS}/{row['name']}" for row in campaign.rows]
-    names = dict.fromkeys(name for row in campaign.rows for name in row.get("figures", {}))
-    for name in names:
-        columns[name] = [figure(row, name) for row in campaign.rows]
-    content = io.BytesIO()
-    pa.parquet.write_table(pa.table(columns), content)
+    described = [
+        {name: row.get(name, "") for name in _DESCRIPTION} | {"folder": f"{RUNS}/{row['name']}"}
+        for row in campaign.rows
+    ]
+    content = pd.concat([pd.DataFrame(described), figures_of(campaign.rows)], axis=1).to_parquet(index=False)
     path = campaign.folder / RESULTS
-    write_atomically(path, content.getvalue(), f"table of the campaign {campaign.folder}")
+    write_atomically(path, content, f"table of the campaign {campaign.folder}")
     return path
 
 
@@ -338,45 +337,17 @@ _STEPS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 10
 """So that runs of about the same length have rows at the same instants."""
 
 
-class PartErrors(NamedTuple):
-    """Errors of a part of the state, NaN where there is no truth.
-
-    Attributes
-    ----------
-    names, units
-        Of the d dimensions.
-    error, stddev
-        (K, d), in their units.
-    """
-
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-    error: NDArray[np.float64]
-    stddev: NDArray[np.float64]
-
-
 def thinning(runs: int) -> int:
     """Of how many instants one is looked at where so many runs are looked at together: memory is bounded."""
     return max(1, -(-runs * MOST_ROWS // MOST_TOGETHER))
-
-
-def arrow() -> Any:
-    """The package `pyarrow`, and its module `parquet` loaded; UserError where it is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise UserError(f"campaigns need pyarrow: {HINT}") from error
-    return pyarrow
 
 
 def write_errors(result: EvaluationResult, path: Path) -> None:
     """Write the errors of all parts: the estimates nearest to evenly spaced instants, `MOST_ROWS` of them at most.
 
     Columns: `time_s` since the first estimate, for each dimension `<part>.<name>.error` and `.stddev`, for each part
-    `<part>.nees`; units stand in the table's metadata.
+    `<part>.nees`, NaN where there is no truth; units by `<part>.<name>` are the attributes of the frame.
     """
-    pa = arrow()
     rows, time_s = _instants(result.time_s)
     columns: dict[str, Vector] = {"time_s": time_s}
     units: dict[str, str] = {}
@@ -386,30 +357,9 @@ def write_errors(result: EvaluationResult, path: Path) -> None:
             columns[f"{key}.error"], columns[f"{key}.stddev"] = part.error[rows, column], part.stddev[rows, column]
             units[key] = unit
         columns[f"{part.name}.nees"] = part.nees[rows]
-    metadata = {f"unit.{key}": unit for key, unit in units.items()}
-    pa.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
-
-
-def read_errors(path: Path, every: int = 1) -> tuple[Vector, dict[str, PartErrors]]:
-    """Instants (K,), every n-th of them, and the parts by name."""
-    table = arrow().parquet.read_table(path)
-    metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    columns = {name: table.column(name).to_numpy()[::every].copy() for name in table.column_names}
-    parts: dict[str, list[str]] = {}
-    for name in columns:
-        if name.endswith(".error"):
-            part, dimension = name.removesuffix(".error").split(".", 1)
-            parts.setdefault(part, []).append(dimension)
-    out = {
-        part: PartErrors(
-            tuple(names),
-            tuple(metadata.get(f"unit.{part}.{name}", "") for name in names),
-            np.column_stack([columns[f"{part}.{name}.error"] for name in names]),
-            np.column_stack([columns[f"{part}.{name}.stddev"] for name in names]),
-        )
-        for part, names in parts.items()
-    }
-    return columns["time_s"], out
+    frame = pd.DataFrame(columns)
+    frame.attrs = units
+    frame.to_parquet(path)
 
 
 def _instants(time_s: Vector) -> tuple[NDArray[np.intp], Vector]:

@@ -6,13 +6,10 @@ The page loads nothing but the reports of the runs, which lie beside it.
 from __future__ import annotations
 
 import io
-import math
-import statistics
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from onboard_estimation.base.atomic_file import write_atomically
@@ -20,7 +17,7 @@ from onboard_estimation.base.errors import first_of
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import metric_label, shown_metric, words
 from onboard_estimation.base.workers import software
-from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, PartErrors, Row, figure
+from onboard_estimation.campaigns.campaign import AXES, REPORT, RESULTS, RUNS, Campaign, Row
 from onboard_estimation.campaigns.summary import (
     DIFFERENCE_CAPTION,
     DIFFERENCE_HEADINGS,
@@ -30,14 +27,14 @@ from onboard_estimation.campaigns.summary import (
     Group,
     differences,
     differing_axes,
-    errors_by_part,
+    errors_over_time,
     groups_of,
-    headlines,
+    headline_names,
     worst_runs,
 )
 from onboard_estimation.contract.result import Panel, Picture
 from onboard_estimation.report.charts import Charts, charts_of
-from onboard_estimation.report.page import filled_page, lined_table, pictures_html, text
+from onboard_estimation.report.page import filled_page, lined_table, pictures_html, section, text
 from onboard_estimation.report.plots import INK, charts_figure, panels_of, plain, write_figure
 
 _TEMPLATE, _STYLES = "campaign.html", ("page.css", "campaign.css")
@@ -47,8 +44,6 @@ _UNSURE = 0.25
 """Mean NEES per degree of freedom below which an estimate is called too unsure: errors are less than half as stated."""
 _LONGEST_NAME = 60
 """Characters that a drawing has room for."""
-Runs = Sequence[tuple[Vector, PartErrors]]
-"""Times (K,) and errors of each run of a group."""
 
 
 def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, ...], list[Difference]]:
@@ -89,8 +84,8 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
 
 def _sources(groups: Sequence[Group]) -> str:
     found = sorted({str(row["source"]) for group in groups for row in group.rows})
-    kind = {"recorded": "recorded"}
-    return "".join(f'<p class="source {kind.get(one, "simulated")}">{text(one.upper())}</p>' for one in found)
+    kinds = ("recorded" if one == "recorded" else "simulated" for one in found)
+    return "".join(f'<p class="source {kind}">{text(one.upper())}</p>' for kind, one in zip(kinds, found, strict=True))
 
 
 def _facts(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> str:
@@ -147,11 +142,8 @@ def _difference_section(found: Sequence[Difference]) -> str:
     for one in found:
         change, *rest = one.cells()
         rows.append([text(f"{one.axis.replace('_', ' ')}: {change}"), *map(text, rest)])
-    return (
-        "<section>\n<h2>What differs</h2>\n"
-        f'<p class="small">{text(DIFFERENCE_CAPTION)}</p>\n'
-        f"{lined_table(DIFFERENCE_HEADINGS, rows, range(3, 8))}\n</section>\n"
-    )
+    table = lined_table(DIFFERENCE_HEADINGS, rows, range(3, 8))
+    return section("What differs", f'<p class="small">{text(DIFFERENCE_CAPTION)}</p>\n{table}\n')
 
 
 def _spreads(groups: Sequence[Group], axes: Sequence[str]) -> Iterator[Picture]:
@@ -167,10 +159,9 @@ def _spread(groups: Sequence[Group], axes: Sequence[str], name: str) -> Figure:
     drawn = Figure()
     panel = panels_of(drawn, "", "", (), 1, 0.2 + 0.4 * len(groups), top_in=0.1)[0, 0]
     for number, group in enumerate(groups):
-        known = [value for row in group.rows if math.isfinite(value := figure(row, name))]
-        panel.plot(known, [number] * len(known), "o", alpha=0.5)
-        if known:
-            panel.plot([statistics.median(known)], [number], "|", color=INK, markersize=14.0)
+        for one in (one for one in group.figures if one.name == name):
+            panel.plot(one.values, [number] * len(one.values), "o", alpha=0.5)
+            panel.plot([one.median], [number], "|", color=INK, markersize=14.0)
         panel.annotate(plain(_short(group.name(axes))), (0.0, number - 0.25), size=7.5)
     panel.set(xlim=(0.0, None), ylim=(len(groups) - 0.6, -0.6), yticks=[])
     return drawn
@@ -178,31 +169,26 @@ def _spread(groups: Sequence[Group], axes: Sequence[str], name: str) -> Figure:
 
 def _courses(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[Picture]:
     """Of each part the magnitude of its error in the unit of its first dimension, a panel for each group."""
-    gathered: dict[str, dict[str, Runs]] = {}
+    gathered: dict[str, dict[str, tuple[str, list[pd.DataFrame]]]] = {}
     for group in groups:
-        for part, runs in errors_by_part(campaign.folder, group.rows).items():
-            if any(np.isfinite(one.error).any() for _, one in runs):
-                gathered.setdefault(part, {})[_short(group.name(axes))] = runs
-    for part, found in gathered.items():
-        longest = max((time_s for runs in found.values() for time_s, _ in runs), key=lambda one: float(one[-1]))
-        panels = [_course(name, runs, longest) for name, runs in found.items()]
+        for part, found in errors_over_time(campaign.folder, group.rows).items():
+            if any(run["error"].notna().any() for run in found[1]):
+                gathered.setdefault(part, {})[_short(group.name(axes))] = found
+    for part, by_group in gathered.items():
+        every = (run["time_s"].to_numpy() for _, runs in by_group.values() for run in runs)
+        longest = max(every, key=lambda one: float(one[-1]))
+        panels = [_course(name, unit, pd.concat(runs), longest) for name, (unit, runs) in by_group.items()]
         charts = Charts("", longest, charts_of(panels, longest))
         yield _picture(f"{words(part)}: errors over time", partial(charts_figure, words(part), [charts]))
 
 
-def _course(name: str, runs: Runs, time_s: Vector) -> Panel:
+def _course(name: str, unit: str, runs: pd.DataFrame, time_s: Vector) -> Panel:
     """Over the runs the errors' median and ninth decile, and the median of the stated deviations, at times (K,)."""
     step_s = float(time_s[1] - time_s[0]) if len(time_s) > 1 else 1.0
-    errors, stated = (np.full((len(runs), len(time_s)), np.nan) for _ in range(2))
-    for run, (own_s, one) in enumerate(runs):
-        alike = [unit == one.units[0] for unit in one.units]
-        places = np.minimum(np.round(own_s / step_s).astype(np.intp), len(time_s) - 1)
-        errors[run, places] = np.linalg.norm(one.error[:, alike], axis=1)
-        stated[run, places] = np.linalg.norm(one.stddev[:, alike], axis=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of instants that no run has
-        (median, ninth), middle = np.nanquantile(errors, (0.5, 0.9), axis=0), np.nanmedian(stated, axis=0)
-    return Panel("error", runs[0][1].units[0], {f"{name}: median": median, "nine of ten runs": ninth, "stated": middle})
+    at = runs.groupby((runs["time_s"] / step_s).round())
+    lines = {f"{name}: median": at["error"].median(), "nine of ten runs": at["error"].quantile(0.9)}
+    lines["stated"] = at["stddev"].median()
+    return Panel("error", unit, {label: one.reindex(range(len(time_s))).to_numpy() for label, one in lines.items()})
 
 
 def _picture(caption: str, draw: Callable[[], Figure]) -> Picture:
@@ -221,23 +207,19 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
     rows = worst_runs(groups, _REPLAYED)
     if not rows:
         return ""
-    blocks = []
+    blocks = ['<p class="small">Those whose errors are largest against the median of all runs.</p>\n']
     for row in rows:
-        shown = ", ".join(f"{metric_label(name.partition('.')[2])[0]} {_amount(row, name)}" for name in headlines(row))
+        shown = ", ".join(f"{metric_label(one.partition('.')[2])[0]} {_amount(row, one)}" for one in row["headlines"])
         blocks.append(f"<h3>{_link(campaign, row, row['name'])}</h3>\n<p>{text(row['verdict'])}.</p>\n")
         blocks.append(f'<p class="small">{text(shown)}</p>\n')
         page = _page(campaign, row)
         if page.endswith(REPORT):
             blocks.append(f'<iframe loading="lazy" src="{text(page)}" title="{text(row["name"])}"></iframe>\n')
-    return (
-        f"<section>\n<h2>The worst {len(rows)} replayed</h2>\n"
-        '<p class="small">Those whose errors are largest against the median of all runs.</p>\n'
-        f"{''.join(blocks)}</section>\n"
-    )
+    return section(f"The worst {len(rows)} replayed", "".join(blocks))
 
 
 def _amount(row: Row, name: str) -> str:
-    _, value, unit = shown_metric(name.partition(".")[2], figure(row, name), {})
+    _, value, unit = shown_metric(name.partition(".")[2], row.get("figures", {}).get(name), {})
     return f"{value} {unit}".strip()
 
 
@@ -245,12 +227,12 @@ def _failures(campaign: Campaign) -> str:
     if not campaign.failures:
         return ""
     rows = [(_link(campaign, row, row["name"]), text(row["reason"])) for row in campaign.failures[:_MOST_LISTED]]
-    return f"<section>\n<h2>Failed</h2>\n{lined_table(('run', 'reason'), rows)}</section>\n"
+    return section("Failed", lined_table(("run", "reason"), rows))
 
 
 def _run_table(campaign: Campaign, rows: Sequence[Row]) -> str:
     axes = [axis for axis in AXES if any(row.get(axis) for row in rows)]
-    names = list(dict.fromkeys(name for row in rows for name in headlines(row)))
+    names = headline_names(rows)
     headings = ["run", *axes, *(words(name.replace(".", "_")) for name in names), "verdict"]
     lines = []
     for row in rows:

@@ -91,12 +91,11 @@ def score(task: Scored) -> Score:
         replace(task.options, overrides={**task.options.overrides, **task.changes}),
     )
     name = source.estimators[0]
-    heard: list[dict[tuple[str, int], Innovation]] = []
-    robot = _listening(source.robot, heard) if task.by == "innovations" else source.robot
+    innovations: dict[tuple[str, int], Innovation] = {}
+    robot = _listening(source.robot, innovations) if task.by == "innovations" else source.robot
     result = judge(robot, configuration, name, source.recording, source.options.settings, bag=source.name)
     nees = {part: float(one[_NEES]) for part, one in result.metrics.items() if isinstance(one, dict) and _NEES in one}
     if task.by == "innovations":
-        innovations = next((one for one in heard if one), {})
         if not innovations:
             raise UserError(f"{source.robot.name} ({name}) gives no innovations: tune it --by truth")
         values = [contaminated_normal(one) for one in innovations.values()]
@@ -163,15 +162,10 @@ class _Listening(Estimator[Any]):
         return self._inner.phase(state)
 
 
-def _listening(robot: Robot[Any], heard: list[dict[tuple[str, int], Innovation]]) -> Robot[Any]:
+def _listening(robot: Robot[Any], heard: dict[tuple[str, int], Innovation]) -> Robot[Any]:
     """The robot, whose estimators add what they see to `heard`."""
     listening = copy.copy(robot)
-
-    def estimator(configuration: Any, name: str) -> Estimator[Any]:
-        heard.append({})
-        return _Listening(robot.estimator(configuration, name), heard[-1])
-
-    listening.estimator = estimator  # type: ignore[method-assign]
+    listening.estimator = lambda *asked: _Listening(robot.estimator(*asked), heard)  # type: ignore[method-assign]
     return listening
 
 

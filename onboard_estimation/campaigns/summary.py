@@ -11,29 +11,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, permutation_test
 from scipy.stats import t as student_t
 
 from onboard_estimation.base.measurement import Vector
-from onboard_estimation.base.presentation import headline_keys, percent, shown_alike, words
-from onboard_estimation.campaigns.campaign import (
-    AXES,
-    ERRORS,
-    RUNS,
-    Campaign,
-    PartErrors,
-    Row,
-    figure,
-    read_errors,
-    thinning,
-)
+from onboard_estimation.base.presentation import percent, shown_alike, words
+from onboard_estimation.campaigns.campaign import AXES, ERRORS, RUNS, Campaign, Row, figures_of, thinning
 from onboard_estimation.contract.result import FAULT
 from onboard_estimation.judging.told import SOON_S
 
@@ -140,8 +131,7 @@ class Group:
     def fault_sentence(self) -> str:
         """When a fault that was put into the runs was told, and whether they stayed covered; empty where none was."""
         names = ("told_after_s", "rightly_told_after_s", "told_soon_or_covered", "false_alarms", "before_s")
-        columns = (np.array([figure(row, f"{FAULT}.{name}") for row in self.rows]) for name in names)
-        after_s, right_s, noticed, alarms, watched_s = (one[np.isfinite(one)] for one in columns)
+        after_s, right_s, noticed, alarms, watched_s = _known(figures_of(self.rows), FAULT, names)
         if not len(alarms):
             return ""
         when = f", after {np.median(after_s):.2g} s (median), {after_s.max():.2g} s (worst)" if len(after_s) else ""
@@ -240,23 +230,23 @@ def differing_axes(groups: Sequence[Group]) -> list[str]:
 def differences(campaign: Campaign) -> Iterator[Difference]:
     """Every label of an axis against the axis's first, in each headline figure."""
     done = [row for row in campaign.rows if row["status"] == "done"]
-    names = list(dict.fromkeys(name for row in done for name in headlines(row)))
+    asked = pd.DataFrame([row["asked"] for row in done], columns=AXES)  # a filter may call itself by another name
+    figures = figures_of(done)
     for axis in COMPARED_AXES:
-        labels = list(dict.fromkeys(str(row["asked"][axis]) for row in done))
-        for after, name in itertools.product(labels[1:], names):
-            pairs, found = _pairs(done, axis, labels[0], after, name)
-            if len(found):
-                yield compared(axis, labels[0], after, name, pairs, found)
+        labels = list(asked[axis].unique())
+        others = [one for one in AXES if one != axis]
+        own = [one for one in others if one not in COMPARED_AXES]
+        for after, name in itertools.product(labels[1:], headline_names(done)):
+            table = asked.assign(value=figures[name]).pivot(index=others, columns=axis, values="value")
+            pairs = table[[labels[0], after]].dropna()
+            if len(pairs):
+                means = pairs.groupby(own, sort=False).mean().to_numpy()
+                yield compared(axis, labels[0], after, name, len(pairs), means)
 
 
-def headlines(row: Row) -> list[str]:
-    """One figure a part of the state, see `headline_keys`."""
-    parts: dict[str, list[str]] = {}
-    for name in row.get("figures", {}):
-        part, _, key = name.partition(".")
-        if key and "." not in key and part in row["parts"]:  # not what a robot adds
-            parts.setdefault(part, []).append(key)
-    return [f"{part}.{key}" for part, keys in parts.items() for key in headline_keys(keys)]
+def headline_names(rows: Sequence[Row]) -> list[str]:
+    """One figure a part of the state, see `headline_keys`, of all these runs."""
+    return list(dict.fromkeys(name for row in rows for name in row.get("headlines", ())))
 
 
 def compared(axis: str, before: str, after: str, name: str, pairs: int, found: NDArray[np.float64]) -> Difference:
@@ -290,68 +280,53 @@ def interval_of_mean(values: Vector) -> tuple[float, float]:
 
 def worst_runs(groups: Sequence[Group], count: int = 5) -> list[Row]:
     """The runs that stand out most: largest headline figure, in medians of all runs."""
-    marks: dict[str, tuple[float, Row]] = {}
     rows = [row for group in groups for row in group.rows]
-    for name in dict.fromkeys(name for row in rows for name in headlines(row)):
-        values = np.array([figure(row, name) for row in rows])
-        middle = np.nanmedian(values) if np.isfinite(values).any() else np.nan
-        for row, value in zip(rows, values, strict=True):
-            mark = value / middle if middle > 0.0 and np.isfinite(value) else 0.0
-            if mark > marks.get(row["name"], (0.0, row))[0]:
-                marks[row["name"]] = (float(mark), row)
-    ranked = sorted(marks.values(), key=lambda one: one[0], reverse=True)
-    return [row for _, row in ranked[:count]]
+    figures = figures_of(rows)[headline_names(rows)]
+    medians = figures.median()
+    marks = (figures / medians[medians > 0.0]).max(axis=1).astype(np.float64)
+    return [rows[place] for place in marks[marks > 0.0].nlargest(count).index]
 
 
 def _group(labels: Mapping[str, str], rows: Sequence[Row]) -> Group:
     done = tuple(row for row in rows if row["status"] == "done")
-    found = []
-    for name in dict.fromkeys(name for row in done for name in headlines(row)):
-        values = np.array([figure(row, name) for row in done])
-        if np.isfinite(values).any():
-            median, worst = float(np.nanmedian(values)), int(np.nanargmax(values))
-            middle = done[int(np.nanargmin(np.abs(values - median)))]
-            found.append(Figures(name, values, median, float(values[worst]), done[worst], middle))
-    return Group(labels, done, len(rows) - len(done), tuple(found), _consistency(done))
-
-
-def _consistency(rows: Sequence[Row]) -> dict[str, PartConsistency]:
-    found = {}
-    for part in dict.fromkeys(part for row in rows for part in row["parts"]):
-        columns = (np.array([figure(row, f"{part}.{name}") for row in rows]) for name in _CONSISTENCY)
-        means, *within = (one[np.isfinite(one)] for one in columns)
+    figures, found = figures_of(done), []
+    for name in headline_names(done):
+        if len(known := figures[name].dropna()):
+            median, worst = float(known.median()), done[known.idxmax()]
+            middle = done[(known - median).abs().idxmin()]
+            found.append(Figures(name, figures[name].to_numpy(), median, float(known.max()), worst, middle))
+    consistency = {}
+    for part in dict.fromkeys(part for row in done for part in row["parts"]):
+        means, *within = _known(figures, part, _CONSISTENCY)
         if len(within[0]):
-            interval = interval_of_mean(means)
-            found[part] = PartConsistency(len(within[0]), _mean(means), interval, *map(_mean, within))
-    return found
+            shares = (float(one.mean()) for one in within)
+            interval = interval_of_mean(means.to_numpy())
+            consistency[part] = PartConsistency(len(within[0]), float(means.mean()), interval, *shares)
+    return Group(labels, done, len(rows) - len(done), tuple(found), consistency)
 
 
-def errors_by_part(folder: Path, rows: Sequence[Row]) -> dict[str, list[tuple[Vector, PartErrors]]]:
-    """Times and errors of each run, by part; of many runs so few instants that memory holds them."""
-    parts: dict[str, list[tuple[Vector, PartErrors]]] = {}
-    every = thinning(len(rows))
+def _known(figures: pd.DataFrame, part: str, names: Iterable[str]) -> list[pd.Series[float]]:
+    """Figures of a part, of the runs that have each."""
+    return [figures.get(f"{part}.{name}", pd.Series(dtype=np.float64)).dropna() for name in names]
+
+
+def errors_over_time(folder: Path, rows: Sequence[Row]) -> dict[str, tuple[str, list[pd.DataFrame]]]:
+    """By part the unit of its first dimension, and of each run the magnitude of all dimensions of this unit.
+
+    Columns: `time_s`, `error`, `stddev`; of many runs so few instants that memory holds them.
+    """
+    parts: dict[str, tuple[str, list[pd.DataFrame]]] = {}
     for row in rows:
-        time_s, errors = read_errors(folder / RUNS / row["name"] / ERRORS, every)
-        for name, one in errors.items():
-            parts.setdefault(name, []).append((time_s, one))
+        run = pd.read_parquet(folder / RUNS / row["name"] / ERRORS)
+        for part, keys in itertools.groupby(run.attrs, lambda key: key.partition(".")[0]):
+            first, *others = keys
+            alike = [first, *(key for key in others if run.attrs[key] == run.attrs[first])]
+            sizes = {
+                name: np.linalg.norm(run[[f"{key}.{name}" for key in alike]], axis=1) for name in ("error", "stddev")
+            }
+            frame = run[["time_s"]].assign(**sizes)[:: thinning(len(rows))]
+            parts.setdefault(part, (run.attrs[first], []))[1].append(frame)
     return parts
-
-
-def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -> tuple[int, NDArray[np.float64]]:
-    """Of how many pairs of runs that are alike but for one label a figure is known; (N, 2) its means by recording."""
-    others = [one for one in AXES if one != axis]
-    found: dict[tuple[str, ...], dict[str, float]] = {}
-    for row in rows:
-        asked = row["asked"]  # what a filter calls itself may be another, where none was asked for
-        found.setdefault(tuple(asked[one] for one in others), {})[asked[axis]] = figure(row, name)
-    recordings: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for labels, pair in found.items():
-        both = pair.get(before, math.nan), pair.get(after, math.nan)
-        if np.isfinite(both).all():
-            own = tuple(label for one, label in zip(others, labels, strict=True) if one not in COMPARED_AXES)
-            recordings.setdefault(own, []).append(both)
-    means = np.array([np.mean(pairs, axis=0) for pairs in recordings.values()]).reshape(-1, 2)
-    return sum(map(len, recordings.values())), means
 
 
 def _in_words(name: str, *values: float) -> tuple[str, ...]:
@@ -364,7 +339,3 @@ def _in_words(name: str, *values: float) -> tuple[str, ...]:
 def _between(interval: tuple[float, float], shown: Sequence[str]) -> str:
     """An interval behind its number; nothing where there is none."""
     return "" if np.isnan(interval[0]) else f" ({shown[0]} to {shown[1]})"
-
-
-def _mean(values: Vector) -> float:
-    return float(np.mean(values)) if len(values) else math.nan

@@ -134,14 +134,10 @@ def tunables(configuration: Any, asked: Ranges = MappingProxyType({})) -> list[T
     known = {one.name: one for one in describe(type(configuration)) if one.type_name.startswith("float")}
     values = {".".join(keys): value for keys, value in leaves(to_mapping(configuration))}
     if not asked:
-        found = [
-            _tunable(one, values[name], None)
-            for name, one in known.items()
-            if _NOISE.search(name.rpartition(".")[2]) and not _NOT_NOISE.search(name) and _is_positive(values[name])
-        ]
-        if not found:
+        noise = [name for name in known if _NOISE.search(name.rpartition(".")[2]) and not _NOT_NOISE.search(name)]
+        asked = {name: None for name in noise if _is_positive(values[name])}
+        if not asked:
             raise UserError(f"no parameter is called noise: name some with --parameter; there are {', '.join(known)}")
-        return found
     out: dict[str, Tunable] = {}
     faults = []
     for name, bounds in asked.items():
@@ -163,12 +159,8 @@ def tunables(configuration: Any, asked: Ranges = MappingProxyType({})) -> list[T
 
 def problem_of(chosen: Sequence[Tunable]) -> Problem:
     """What an optimiser needs to know of them."""
-    return Problem(
-        tuple(one.name for one in chosen),
-        tuple(one.low for one in chosen),
-        tuple(one.high for one in chosen),
-        tuple(one.scale for one in chosen),
-    )
+    names, lows, highs, scales = zip(*((one.name, one.low, one.high, one.scale) for one in chosen), strict=True)
+    return Problem(names, lows, highs, scales)
 
 
 def _tunable(parameter: Parameter, value: Any, bounds: tuple[float, float] | None) -> Tunable:

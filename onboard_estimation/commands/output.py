@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -90,20 +91,14 @@ def note(sentence: str, quiet: bool = False) -> None:
 
 @contextmanager
 def steps(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show on standard error which step is under way; where that is no terminal, nothing, or lines if asked for."""
-    from rich.console import Console
-
-    shown = Console(stderr=True)
-    if quiet or not shown.is_terminal:
-        yield _lines(what) if lines else lambda step: None
-        return
-    with shown.status(_escaped(what)) as status:
-        yield lambda step: status.update(f"{_escaped(what)}: {_escaped(step)}")
+    """As `share`, for work of which nobody knows how much is done."""
+    with share(what, quiet, lines) as tell:
+        yield partial(tell, None)
 
 
 @contextmanager
-def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """Progress bar on standard error for work whose share that is done, in [0, 1], is known, with the step's name.
+def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[float | None, str], None]]:
+    """Progress bar on standard error with the step's name, and the share that is done, in [0, 1], if that is known.
 
     Where that is no terminal, nothing, or lines if asked for.
     """
@@ -112,15 +107,18 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
 
     shown = Console(stderr=True)
     if quiet or not shown.is_terminal:
-        with steps(what, quiet, lines) as line:
-            yield lambda done, step: line(f"{100.0 * done:.0f} %, {step}")
+        line = _lines(what) if lines else lambda step: None
+        yield lambda done, step: line(step if done is None else f"{100.0 * done:.0f} %, {step}")
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=shown, transient=True) as progress:
-        task = progress.add_task(_escaped(what), total=1.0)
-        yield lambda done, step: progress.update(
-            task, completed=done, description=f"{_escaped(what)}: {_escaped(step)}"
-        )
+        task = progress.add_task(_escaped(what), total=None)
+
+        def tell(done: float | None, step: str) -> None:
+            total = None if done is None else 1.0
+            progress.update(task, completed=done, total=total, description=f"{_escaped(what)}: {_escaped(step)}")
+
+        yield tell
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import ecdf
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.presentation import (
@@ -258,9 +259,8 @@ def coverage(part: PartResult, sigmas: Vector) -> Matrix:
     shares = []
     for error, stddev in zip(part.error.T, part.stddev.T, strict=True):
         ratio = np.abs(_ratio(error, stddev))
-        ratio = np.sort(ratio[np.isfinite(ratio)])
-        counts = np.searchsorted(ratio, sigmas, side="right").astype(np.float64)
-        shares.append(_ratio(counts, np.full(len(sigmas), float(len(ratio)))))
+        known = ratio[np.isfinite(ratio)]
+        shares.append(ecdf(known).cdf.evaluate(sigmas) if known.size else np.full(len(sigmas), np.nan))
     return np.column_stack(shares)
 
 

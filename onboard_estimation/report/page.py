@@ -141,15 +141,19 @@ def _figure(figure: KeyFigure) -> str:
 def _sections(sections: Sequence[ReportSection]) -> str:
     """What the robot adds: its sentences, and a place for its charts."""
     blocks = []
-    for number, (section, kept) in enumerate(zip(sections, section_instants(tuple(sections)), strict=True)):
-        sentences = "".join(f"<li>{text(sentence)}</li>\n" for sentence in section.sentences)
-        left_out = kept.size < section.time_s.size
-        note = f'<p class="small">Shown: {kept.size} of {section.time_s.size} instants.</p>' if left_out else ""
-        blocks.append(
-            f"<section>\n<h2>{text(section.title)}</h2>\n<ul>\n{sentences}</ul>\n"
-            f'<div class="charts" data-section="{number}"></div>\n{note}{pictures_html(section.pictures)}</section>\n'
-        )
+    for number, (one, kept) in enumerate(zip(sections, section_instants(tuple(sections)), strict=True)):
+        sentences = "".join(f"<li>{text(sentence)}</li>\n" for sentence in one.sentences)
+        left_out = kept.size < one.time_s.size
+        note = f'<p class="small">Shown: {kept.size} of {one.time_s.size} instants.</p>' if left_out else ""
+        charts = f'<div class="charts" data-section="{number}"></div>\n'
+        content = f"<ul>\n{sentences}</ul>\n{charts}{note}{pictures_html(one.pictures)}"
+        blocks.append(section(one.title, content))
     return "".join(blocks)
+
+
+def section(title: str, content: str) -> str:
+    """A section of a page: its title as text, and finished HTML."""
+    return f"<section>\n<h2>{text(title)}</h2>\n{content}</section>\n"
 
 
 def pictures_html(pictures: Sequence[Picture]) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import erf
@@ -326,17 +325,9 @@ def _shade(axes: Axes, phases: Phases) -> None:
         if not len(spans):
             continue
         starts, ends = np.clip(spans.T, low, high)
-        corners = np.stack([starts, ends, ends, starts], axis=1)
-        # All at once: one patch for each of an hour's phases takes longer to add than the hour takes to read.
-        bars = PolyCollection(
-            list(np.stack([corners, np.broadcast_to([0.0, 0.0, 1.0, 1.0], corners.shape)], axis=2)),
-            transform=axes.get_xaxis_transform(),
-            color=PHASE_COLOURS[number % len(PHASE_COLOURS)],
-            alpha=0.25,
-            linewidth=0,
-            label=plain(name),
-        )
-        axes.add_collection(bars, autolim=False)
+        colour, place = PHASE_COLOURS[number % len(PHASE_COLOURS)], axes.get_xaxis_transform()
+        look: dict[str, Any] = {"color": colour, "alpha": 0.25, "linewidth": 0, "label": plain(name)}
+        axes.broken_barh(np.column_stack([starts, ends - starts]).tolist(), (0.0, 1.0), transform=place, **look)
     axes.set_xlim(low, high)
 
 

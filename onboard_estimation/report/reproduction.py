@@ -12,7 +12,7 @@ from onboard_estimation.base.workers import software
 from onboard_estimation.contract.reproduced import Item, Paper
 from onboard_estimation.contract.result import Picture
 from onboard_estimation.contract.trained import ReportTable
-from onboard_estimation.report.page import filled_page, pictures_html, report_table, text
+from onboard_estimation.report.page import filled_page, pictures_html, report_table, section, text
 from onboard_estimation.report.plots import write_figure
 
 PAGE, FIGURES = "report.html", "reproduction.json"
@@ -26,16 +26,11 @@ def overview(items: Sequence[Item]) -> ReportTable:
 
 def as_json(paper: Paper, items: Sequence[Item], simulated: bool) -> dict[str, Any]:
     """All of it but the pictures."""
-    told = [
-        {
-            "place": one.place,
-            "title": one.title,
-            "outcome": one.outcome,
-            "because": one.because,
-            "tables": [{"title": table.title, "headings": table.headings, "rows": table.rows} for table in one.tables],
-        }
-        for one in items
-    ]
+    told = []
+    for one in items:
+        tables = [{name: getattr(table, name) for name in ("title", "headings", "rows")} for table in one.tables]
+        said = {name: getattr(one, name) for name in ("place", "title", "outcome", "because")}
+        told.append({**said, "tables": tables})
     return {"paper": paper.name, "title": paper.title, "source": _source(simulated), "items": told}
 
 
@@ -59,11 +54,8 @@ def write_reproduction(paper: Paper, items: Sequence[Item], simulated: bool, com
         tables = "".join(
             (f"<h3>{text(table.title)}</h3>\n" if table.title else "") + report_table(table) for table in one.tables
         )
-        sections.append(
-            f"<section>\n<h2>{text(one.place)}: {text(one.title)}</h2>\n"
-            f"<p><b>{text(one.outcome.capitalize())}</b>: {text(one.because)}</p>\n"
-            f"{tables}{pictures_html(pictures)}</section>\n"
-        )
+        outcome = f"<p><b>{text(one.outcome.capitalize())}</b>: {text(one.because)}</p>\n"
+        sections.append(section(f"{one.place}: {one.title}", outcome + tables + pictures_html(pictures)))
     fields = {
         "title": text(f"{paper.name}: {paper.title}"),
         "source": _source(simulated),

@@ -10,7 +10,7 @@ from onboard_estimation.base.atomic_file import write_atomically
 from onboard_estimation.base.workers import software
 from onboard_estimation.contract.result import Picture
 from onboard_estimation.contract.trained import ReportTable, TrainingReport
-from onboard_estimation.report.page import filled_page, pictures_html, report_table, text
+from onboard_estimation.report.page import filled_page, pictures_html, report_table, section, text
 
 
 def write_training_page(
@@ -43,7 +43,7 @@ def write_training_page(
         "source": source,
         "source_words": source.upper(),
         "sentences": "".join(f"<li>{text(sentence)}</li>\n" for sentence in report.sentences()),
-        "tables": "\n".join(map(_section, report.tables())),
+        "tables": "".join(section(one.title[:1].upper() + one.title[1:], report_table(one)) for one in report.tables()),
         "pictures": pictures_html(shown),
         "recordings": report_table(recordings),
         "command": text(f"onboard-estimation evaluate BAG --model {shlex.quote(str(model))}"),
@@ -57,8 +57,3 @@ def write_training_page(
 def page_of(model: Path) -> Path:
     """Where the page of a model lies."""
     return model.with_name(f"{model.name}.html")
-
-
-def _section(one: ReportTable) -> str:
-    title = one.title[:1].upper() + one.title[1:]
-    return f"<section>\n<h2>{text(title)}</h2>\n{report_table(one)}\n</section>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -182,10 +182,14 @@ def _tum(run: Path, columns: dict[str, Column]) -> str:
     if _ODOMETRY not in columns:
         raise UserError(f"{run}: its robot has no pose, which a TUM file holds; take --format csv")
     odometry = columns[_ODOMETRY]
-    rows = ["# stamp_s x_m y_m z_m qx qy qz qw"]
-    for stamp_ns, pose in zip(odometry.stamps_ns.tolist(), odometry.values[:, :7].tolist(), strict=True):
-        rows.append(f"{seconds(stamp_ns)} {' '.join(map(repr, pose))}")
-    return "\n".join(rows) + "\n"
+    stamps = map(seconds, odometry.stamps_ns.tolist())
+    return _lines("# stamp_s x_m y_m z_m qx qy qz qw", stamps, odometry.values[:, :7], " ")
+
+
+def _lines(header: str, stamps: Iterable[str], values: Rows, between: str) -> str:
+    """A file's text of stamps (K,) and numbers (K, d), each with all of its digits."""
+    rows = (between.join([stamp, *map(repr, row)]) for stamp, row in zip(stamps, values.tolist(), strict=True))
+    return "\n".join([header, *rows]) + "\n"
 
 
 def seconds(stamp_ns: int) -> str:
@@ -210,10 +214,7 @@ def _table(space: StateSpace, columns: dict[str, Column]) -> str:
         units = [unit for block in space.blocks for unit in block.units]
         names += [f"{name}_stddev{unit_suffix(unit)}" for name, unit in zip(space.names, units, strict=True)]
         values.append(np.sqrt(np.maximum(covariance.values[:, rows == others], 0.0)))
-    lines = [",".join(["stamp_ns", *names])]
-    for stamp_ns, row in zip(state.stamps_ns.tolist(), np.hstack(values).tolist(), strict=True):
-        lines.append(",".join([str(stamp_ns), *map(repr, row)]))
-    return "\n".join(lines) + "\n"
+    return _lines(",".join(["stamp_ns", *names]), map(str, state.stamps_ns.tolist()), np.hstack(values), ",")
 
 
 def _pose(space: StateSpace, columns: dict[str, Column]) -> tuple[list[str], list[Rows]]:
