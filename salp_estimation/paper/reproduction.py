@@ -187,7 +187,7 @@ def _snapshots(configuration: SalpConfiguration, paper: Paper, recording: Loaded
     period_s, printed_cm = (paper.figure("Section V-A", name) for name in ("period_s", "forward_cm_per_cycle"))
     cycles = int(drive.duration_s / period_s) - 1
     at_s = hardware_scenario().rest_s + period_s * np.array([1.0, 1.25, 1.5, 1.75, 2.0, cycles])
-    states = np.hstack([*truth_at(ROBOT, configuration, recording, np.int64(1e9 * at_s), 0.1)[0].values()])
+    states = np.hstack([*truth_at(ROBOT, configuration, recording, (1e9 * at_s).astype(np.int64), 0.1)[0].values()])
     along = np.array([np.cos(states[0, 2]), np.sin(states[0, 2])])
     moved_cm = float(100.0 * along @ (states[-1] - states[0])[:2] / (cycles - 1))
     off = abs(moved_cm / printed_cm - 1.0)

@@ -110,8 +110,8 @@ def _honesty(task: tuple[SalpConfiguration, Drive, Path]) -> tuple[float, float]
 
 def _taught(task: tuple[SalpConfiguration, Sequence[Drive], Mapping[str, Path], int, bool]) -> int:
     """As `teach`, of simulated runs."""
-    configuration, drives, *others = task
-    return teach(configuration, {one.name: one.recording(configuration) for one in drives}, *others)
+    configuration, drives, files, points, quick = task
+    return teach(configuration, {one.name: one.recording(configuration) for one in drives}, files, points, quick)
 
 
 def teach(
@@ -203,7 +203,7 @@ class Study:
                   OURS: self.model(f"{OURS}, {MULTI_GAIT}", day), PLAIN: None}
             for day in self.days
         }  # fmt: skip
-        there = {name: self.model(name) for name in (MULTI_GAIT, FIVE_DAYS, AS_ONE)}
+        there: dict[str, Path | None] = {name: self.model(name) for name in (MULTI_GAIT, FIVE_DAYS, AS_ONE)}
         there |= {OURS: self.model(f"{OURS}, {FIVE_DAYS}"), PLAIN: None}
         tasks = [
             (self.configuration, one, here.get(one.day, there)) for one in self.tests([*self.days, *self.test_days])
