@@ -25,7 +25,7 @@ from onboard_estimation.filtering.planar import planar_pose, planar_poses
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.reading_limits import imu_limits
 from salp_estimation.estimators.estimator import SalpEstimator
-from salp_estimation.model.configuration import PAPER, RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.configuration import PAPER, RESIDUAL_FORMS, SUPERSEDED, SalpConfiguration
 from salp_estimation.model.gaits import GAITS, SETTLE_S
 from salp_estimation.simulation import simulator
 
@@ -115,10 +115,15 @@ class SalpRobot(
                 "--smooth: the smoother of the salp is that of its filter with a residual model; "
                 "name one with --model FILE, as `train salp` writes it"
             )
-        from salp_estimation.estimators.residual_model import load_model  # offline only: nodes do without
+        from salp_estimation.estimators.paper_filter import PaperModel, load_trained  # offline only: nodes do without
         from salp_estimation.estimators.residual_smoother import ResidualSmoother
 
-        return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration))
+        model = load_trained(configuration.residual_model, configuration)
+        if isinstance(model, PaperModel):
+            raise UserError(
+                f"--smooth: a model of the form {PAPER} has no smoother: name another one with --model FILE"
+            )
+        return ResidualSmoother(configuration, model)
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""
@@ -189,7 +194,7 @@ class SalpRobot(
     notes = offline("salp_estimation.training.report:notes")
     """What was better than the filter, which model there was, and how much of the run lies outside its data."""
 
-    check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS, PAPER)
+    check_model = offline("onboard_estimation.learning.model_file:load", *RESIDUAL_FORMS, PAPER, SUPERSEDED)
     train = offline("salp_estimation.training.report:train_salp")
     """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
 

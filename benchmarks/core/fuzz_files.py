@@ -35,6 +35,7 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.learning import model_file
 from onboard_estimation.trajectories.files import format_of, read_trajectory
 from onboard_estimation.trajectories.trajectory import Trajectory, as_record
+from salp_estimation.estimators.paper_filter import read_model
 from salp_estimation.estimators.residual_model import Population, ResidualModel, chain_hash
 from salp_estimation.model.configuration import SalpConfiguration
 from softrobot_estimation.estimators.filter_model import FilterModel
@@ -195,7 +196,7 @@ def _models() -> list[tuple[str, bytes, Callable[[Path], Any]]]:
     FilterModel({"ukf": {"wrench.force_stddev_n": 0.1}}, None).save(path, soft, ("a",), hashes, 10.0, np.zeros((1, 3)))
     found += [("a.npz", path.read_bytes(), lambda one: FilterModel.load(one, soft))]
     salp_model(salp).save(path)
-    found += [("a.npz", path.read_bytes(), lambda one: vars(ResidualModel.from_file(one)))]
+    found += [("a.npz", path.read_bytes(), lambda one: vars(read_model(one)))]
     found += [
         ("a.json", (_ROOT / "config" / "hopper_filters.json").read_bytes(), lambda one: load_filters(one).entries)
     ]

@@ -160,7 +160,7 @@ def salp_foreign(quick: bool) -> list[Row]:
 
     judging = [("forward", 500)] if quick else list(product(GAIT_NAMES, range(500, 504)))
     teach, jobs = of(everything, judging)
-    forms = ("", "calibrated", "gaussian_process")
+    forms = ("", "calibrated")
     cases = [Case("Salp, scenario `foreign`", "all effects", form, teach, jobs) for form in forms]
     for effect in () if quick else ("", *effects):
         alone = replace(everything, **{name: 0.0 for name in effects if name != effect})
@@ -189,14 +189,14 @@ def splits() -> dict[tuple[str, str], tuple[list[Any], list[Any]]]:
 def salp_unknown(quick: bool) -> list[Row]:
     """A LandSalp-like robot of unknown build (simulated by others), on three days: trained on some, judged on others.
 
-    Forms: none, `calibrated`; `gaussian_process` where two days teach, and the paper's own filter (`paper`) where two
-    or one do. `calibrated` with two days also from starts whose joint angles are 20 deg off, told as 5. Needs
+    Forms: none, `calibrated`, and the paper's own filter (`paper`) where two days or one teach. `calibrated` with two
+    days also from starts whose joint angles are 20 deg off, told as 5. Needs
     the recordings `unknown_salp`.
     """
     recordings("unknown_salp")
     forms = {
         "nothing trained": ("",),
-        "two days teach": ("calibrated", "gaussian_process", "paper"),
+        "two days teach": ("calibrated", "paper"),
         "one day teaches": ("calibrated", "paper"),
         "a gait left out": ("calibrated",),
     }

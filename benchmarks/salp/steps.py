@@ -28,14 +28,14 @@ from onboard_estimation.learning import sparse
 from onboard_estimation.learning.sparse_kernels import predict_means
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.chain_estimator import COMMAND
-from salp_estimation.estimators.paper_filter import PaperFilter
+from salp_estimation.estimators.paper_filter import PaperFilter, load_trained
 from salp_estimation.estimators.residual_estimator import ResidualEstimator
-from salp_estimation.estimators.residual_model import load_model
+from salp_estimation.estimators.residual_model import ResidualModel
 from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.training.paper_training import fitted
-from salp_estimation.training.population import nominal_population
+from salp_estimation.training.population import fit_population
 from salp_estimation.training.residual_training import _residuals
 from salp_estimation.training.runs import training_run
 
@@ -290,7 +290,8 @@ def residual_training(quick: bool) -> list[Row]:
     runs = [training_run(CONFIGURATION, one(), "") for one in TrainingSet(seeds=2 if quick else 5).sources()]
     links = CONFIGURATION.chain.build().links
     inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
-    targets = np.vstack([_residuals(links, nominal_population(len(links)), run) for run in runs])
+    population = fit_population(links, runs)
+    targets = np.vstack([_residuals(links, population, run) for run in runs])
     sparse.fit(inputs[:100], targets[:100, :1], 10, iterations=2)  # compiles
     fits: dict[str, Callable[[], Any]] = {EXACT: lambda: _fit_exact(inputs, targets)}
     fits |= {f"{count} inducing points": partial(sparse.fit, inputs, targets, count) for count in (60, INDUCING, 150)}
@@ -324,7 +325,7 @@ STEP_TARGET, STEP_TARGET_S, REAL_TIME_MARGIN = 12.0, 0.5e-3, 10.0
 GAIT, SEED, PERIOD_S = "left", 800_000, 0.02
 WARM_S, WARM_STEPS = 4.0, 10
 """The gait has run for two seconds."""
-FORMS = ("calibrated", "local", "gaussian_process")
+FORMS = ("calibrated", "local")
 PEER = "the paper's filter, exact Gaussian processes"
 
 
@@ -360,9 +361,10 @@ def salp_filter_step(quick: bool) -> list[Row]:
 
 def _steps(model: str, measurements: list[Measurement]) -> Callable[[], object]:
     """Ten steps from a state in the middle of a run, with the measurements that the filter uses at 50 Hz."""
-    estimator = ResidualEstimator(
-        replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, used_rate_hz=0.0)), load_model(model, CONFIGURATION)
-    )
+    known = load_trained(model, CONFIGURATION)
+    assert isinstance(known, ResidualModel)
+    all_used = replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, used_rate_hz=0.0))
+    estimator = ResidualEstimator(all_used, known)
     thinned = _thinned(measurements)
     warm_ns, start = round(WARM_S * NANOSECONDS_PER_SECOND), estimator.start(None)
     for measurement in thinned:

@@ -84,8 +84,7 @@ def train(
             "NAME",
             "Form of the model; the robot's choice otherwise. salp: `calibrated` (friction, harness and lag, and "
             "Gaussian processes where they help), `local` (without Gaussian processes: chains of any length), "
-            "`gaussian_process` (nothing else), `paper` (the paper's own filter). softrobot: `ukf` or "
-            "`marginalized_pf`, both otherwise.",
+            "`paper` (the paper's own filter). softrobot: `ukf` or `marginalized_pf`, both otherwise.",
         ),
     ] = None,
     workers: arguments.FewWorkersOption = 0,

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.spatial.distance import cdist
 
 from onboard_estimation.base.atomic_file import read_once
 from onboard_estimation.base.errors import UserError
@@ -40,7 +41,7 @@ from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.sensor_trust import bridged_s
 from salp_estimation.estimators.chain_estimator import COMMAND, ChainInputs
 from salp_estimation.estimators.residual_model import ROBOT, ResidualModel, chain_hash
-from salp_estimation.model.configuration import PAPER, RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.configuration import PAPER, RESIDUAL_FORMS, SUPERSEDED, SalpConfiguration
 
 Rows = NDArray[np.float64]
 
@@ -87,11 +88,16 @@ class PaperModel:
         """The model of a file's arrays; UserError where they do not fit together."""
         n = len(header.sensors)
         values = model_file.fitting(arrays, _SHAPES, f"{path}", d=2 * n - 1, m=2 * n + 2)
+        count = len(values["inputs"])
+        if not 2 <= count <= _MOST_POINTS:
+            raise UserError(f"{path}: {count} points, where 2 to {_MOST_POINTS} can be used; train it anew")
         if values["hyper_parameters"].min() <= 0.0:
             raise UserError(f"{path}: variances or lengths that are not positive; train it anew")
         return cls(header, **values)
 
 
+_MOST_POINTS = 5000
+"""Of a file: each of 2 N + 2 processes takes n^2 numbers, of the paper's 2250 points 40 MB."""
 _SHAPES = {"inputs": "k d", "targets": "k m", "hyper_parameters": "m 3"}
 
 
@@ -150,9 +156,7 @@ def moments(columns: Rows) -> tuple[Vector, Vector]:
 
 def squared_distances(a: Rows, b: Rows) -> Rows:
     """(k, n) of (k, d) and (n, d)."""
-    out: Rows = np.square(a[:, None, 0] - b[:, 0])
-    for column in range(1, a.shape[1]):
-        out += np.square(a[:, None, column] - b[:, column])
+    out: Rows = cdist(a, b, "sqeuclidean")
     return out
 
 
@@ -209,18 +213,12 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
     """Pose and shape of the chain as the paper estimates them, five times a second.
 
     A pose from outside replaces the filter's, whose joint angles stay.
-
-    Parameters
-    ----------
-    noise_factor
-        What Q and R are multiplied by: 1 in the paper.
     """
 
     linearised = False  # sigma points reach 12 deg, over which the processes' means bend
 
-    def __init__(self, configuration: SalpConfiguration, model: PaperModel, noise_factor: float = 1.0) -> None:
+    def __init__(self, configuration: SalpConfiguration, model: PaperModel) -> None:
         super().__init__(configuration)
-        self._noise_factor = noise_factor
         self._chain, self._model = configuration.chain.build(), model
         self.space = self._chain.space()
         self._f, self._h = slice(0, self.space.dimension), slice(self.space.dimension, None)
@@ -292,7 +290,7 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
         return mean + gain @ innovation, 0.5 * (after + after.T), Innovation(innovation, root, nis, True)
 
     def _variances(self, mean: Vector, u: Vector, outputs: slice) -> Vector:
-        return self._noise_factor * self._model.processes.variances(self._inputs(mean[None], u)[0], outputs)
+        return self._model.processes.variances(self._inputs(mean[None], u)[0], outputs)
 
     def _up_to(self, state: PaperState, stamp_ns: int, whole: bool) -> PaperState:
         """Predicted by all periods that are over until then, and by the begun one unless only whole ones count."""
@@ -336,16 +334,34 @@ class PaperFilter(ChainInputs, Estimator[PaperState]):
 # Which filter a file's model is for.
 
 
-def _from_file(path: Path) -> PaperModel | ResidualModel:
-    header, arrays = model_file.load(path, *RESIDUAL_FORMS, PAPER)
-    return PaperModel.of(header, arrays, path) if header.kind == PAPER else ResidualModel.from_file(path)
+def read_model(path: Path) -> PaperModel | ResidualModel:
+    """The model of a file, of any form.
+
+    Raises
+    ------
+    UserError
+        No such file, damaged, of another version, or not a model of this kind of robot.
+    """
+    header, arrays = model_file.load(path, *RESIDUAL_FORMS, PAPER, SUPERSEDED)
+    if header.kind == SUPERSEDED:
+        raise UserError(
+            f"{path}: models of the form {SUPERSEDED} are not read any more; train one with --form {PAPER} to compare "
+            f"with the paper, or with --form {RESIDUAL_FORMS[0]} to use it"
+        )
+    return (PaperModel if header.kind == PAPER else ResidualModel).of(header, arrays, path)
 
 
-_read_once = read_once(_from_file)
+_read_once = read_once(read_model)
 
 
 def load_trained(name: str, configuration: SalpConfiguration) -> PaperModel | ResidualModel:
-    """The model of a file, of any form, for this configuration; UserError as `load_model`."""
+    """The model of a file for this configuration; read once as long as the file stays the same.
+
+    Raises
+    ------
+    UserError
+        See `read_model`; trained for another chain, other sensors or another form of them.
+    """
     model = _read_once(Path(name))
     names = tuple(f"imu/{link}" for link in configuration.chain.link_names)
     model.header.require(ROBOT, names, chain_hash(configuration), name)

@@ -1,34 +1,32 @@
 """A trained model of what the quasi-static chain leaves out, as the filter uses it and as a file keeps it.
 
-Three forms:
+Two forms, beside the paper's own (`paper_filter`):
 
 - `calibrated`: dry friction, harness and lag of the population that the training runs come from; each robot's own
   deviation from them is estimated while the filter runs. Gaussian processes of joint angles and controls learn what
   remains, where they predict runs that they have not seen.
 - `local`: the same without Gaussian processes. Each wheel and each joint has inputs of its own, so that nothing has
   2 N - 1 dimensions: for chains of any length.
-- `gaussian_process`: the paper's. Gaussian processes of joint angles and controls learn all that the quasi-static model
-  leaves out; nothing is calibrated.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.atomic_file import read_once
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.model_file import ModelHeader
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from salp_estimation.model import friction_kernels as friction
-from salp_estimation.model.configuration import MIXED_DRAG, RESIDUAL_FORMS, SalpConfiguration
+from salp_estimation.model.configuration import MIXED_DRAG, SalpConfiguration
 
 Rows = NDArray[np.float64]
 
@@ -111,7 +109,7 @@ class ResidualModel:
     header
         What it was trained for and with; `kind` is its form.
     population
-        Parameters of the rates; those of the quasi-static model, without spread, in the form `gaussian_process`.
+        Parameters of the rates.
     processes
         Gaussian processes with inputs (joint angles, controls), 2 N - 1 in all, and outputs (N + 2 rates, N gyros), or
         None.
@@ -147,15 +145,8 @@ class ResidualModel:
         model_file.save(path, self.header, arrays)
 
     @classmethod
-    def from_file(cls, path: Path) -> ResidualModel:
-        """The model of a file.
-
-        Raises
-        ------
-        UserError
-            No such file, damaged, of another version, or not a model of this kind of robot.
-        """
-        header, arrays = model_file.load(path, *RESIDUAL_FORMS)
+    def of(cls, header: ModelHeader, arrays: model_file.Arrays, path: Path) -> ResidualModel:
+        """The model of a file's arrays; UserError where they do not fit together."""
         links = len(header.sensors)
         p = friction.parameter_count(links)
         arrays = {"held_out": np.zeros((0, 6)), **arrays}  # older files have none
@@ -164,18 +155,12 @@ class ResidualModel:
             raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it anew")
         if not all((values[name] >= 0.0).all() for name in ("spreads", "force_stddevs", "gyro_noise")):
             raise UserError(f"{path}: standard deviations below zero; train it anew")
-        if header.kind != "gaussian_process":  # which calibrates nothing
-            model_file.refuse_no_covariance(values["uncertainty"], f"{path}: uncertainty")
+        model_file.refuse_no_covariance(values["uncertainty"], f"{path}: uncertainty")
         noise, held_out = values.pop("gyro_noise"), values.pop("held_out")
         told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64).ravel()  # older files: one, or none
         if len(told) not in (1, 2) or told.min() < 1.0:
             raise UserError(f"{path}: an inflation that is no number from 1 on; train it anew")
         return cls(header, Population(**values), _processes(arrays, path), noise, np.resize(told, 2), held_out)
-
-    def require(self, configuration: SalpConfiguration, where: str) -> None:
-        """UserError where the model was trained for another chain, other sensors or another form of them."""
-        names = tuple(f"imu/{name}" for name in configuration.chain.link_names)
-        self.header.require(ROBOT, names, chain_hash(configuration), where)
 
 
 def _processes(arrays: model_file.Arrays, path: Path) -> SparseGaussianProcesses | None:
@@ -185,24 +170,49 @@ def _processes(arrays: model_file.Arrays, path: Path) -> SparseGaussianProcesses
     return SparseGaussianProcesses.from_arrays(sparse) if sparse else None
 
 
+def header_of(
+    configuration: SalpConfiguration,
+    form: str,
+    runs: Sequence[str],
+    hashes: Sequence[str],
+    rate_hz: float,
+    inputs: Rows,
+    increments: bool = False,
+) -> ModelHeader:
+    """The header of a model of these inputs (K, 2 N - 1), of runs by name, and the SHA-256 of their data.
+
+    Its outputs are N + 2 rates and N gyros, or increments of the pose and the joint angles instead of the rates.
+    """
+    links = configuration.chain.link_names
+    n, sensors = len(links), tuple(f"imu/{name}" for name in links)
+    joints = tuple(f"alpha_{joint + 1}" for joint in range(n - 1))
+    moved = ("forward", "left", "turn", *joints)
+    rates = ("forward speed", "left speed", "turning rate", *(f"rate of {joint}" for joint in joints))
+    length, angle = ("m", "rad") if increments else ("m/s", "rad/s")
+    return ModelHeader(
+        kind=form,
+        robot=ROBOT,
+        sensors=sensors,
+        configuration_hash=chain_hash(configuration),
+        input_names=(*joints, *(f"u_{i + 1}" for i in range(n))),
+        input_units=("rad",) * (n - 1) + ("m/s",) * n,
+        output_names=(*(moved if increments else rates), *sensors),
+        output_units=(length,) * 2 + (angle,) * n + ("rad/s",) * n,
+        training=TrainingConditions(
+            rate_hz=rate_hz,
+            duration_s=float(len(inputs) / rate_hz),
+            point_count=len(inputs),
+            runs=tuple(runs),
+            gaits=(),
+            hashes=tuple(hashes),
+            input_lowest=tuple(inputs.min(axis=0).tolist()),
+            input_highest=tuple(inputs.max(axis=0).tolist()),
+        ),
+    )
+
+
 def chain_hash(configuration: SalpConfiguration) -> str:
     """SHA-256 of all that a model's residuals depend on: the nominal chain and the axis of the gyros."""
     chain = {name: value for name, value in asdict(configuration.chain).items() if name not in MIXED_DRAG or any(value)}
     content = {"chain": chain, "axis": configuration.gyro.axis}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def load_model(name: str, configuration: SalpConfiguration) -> ResidualModel:
-    """The model of a file for this configuration; read once as long as the file stays the same.
-
-    Raises
-    ------
-    UserError
-        See `ResidualModel.from_file` and `require`.
-    """
-    model = _read_once(Path(name))
-    model.require(configuration, name)
-    return model
-
-
-_read_once = read_once(ResidualModel.from_file)

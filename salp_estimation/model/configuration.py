@@ -15,7 +15,7 @@ from onboard_estimation.base.measurement import Matrix, Vector
 from salp_estimation.model.chain import Chain
 
 Axis = Literal["x", "y", "z", "-x", "-y", "-z"]
-RESIDUAL_FORMS, PAPER = ("calibrated", "local", "gaussian_process"), "paper"
+RESIDUAL_FORMS, PAPER, SUPERSEDED = ("calibrated", "local"), "paper", "gaussian_process"
 """Of residual models, see `residual_model`; of the model of the paper's own filter, see `paper_filter`."""
 
 _DIAGONAL_DRAG = {"wheel_drag_xx": (0, 0), "wheel_drag_yy": (1, 1), "wheel_drag_tt": (2, 2)}

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.report.plots import BAND, ESTIMATE, SERIES, TRUTH, write_figure
 from salp_estimation.model.configuration import ChainConfiguration, SalpConfiguration
@@ -140,15 +141,16 @@ def _figure(name: str, gait: DesignedGait, configuration: ChainConfiguration) ->
     """Controls, loop of shapes, the chain over a cycle, path (paper, figure 2)."""
     figure = Figure(figsize=(8.0, 6.4), layout="constrained")
     controls, shapes, snapshots, path = figure.subplots(2, 2).ravel()
-    _controls(controls, gait, configuration.link_names)
-    _shapes(shapes, gait)
-    _snapshots(snapshots, gait, configuration)
+    draw_controls(controls, gait, configuration.link_names)
+    draw_shapes(shapes, gait)
+    draw_snapshots(snapshots, gait.time_s, gait.states, configuration)
     _path(path, gait)
     figure.suptitle(f"gait {name}", fontweight="bold")
     return figure
 
 
-def _controls(axes: Axes, gait: DesignedGait, names: tuple[str, ...]) -> None:
+def draw_controls(axes: Axes, gait: DesignedGait, names: tuple[str, ...]) -> None:
+    """Rim speeds of a cycle."""
     controls = 100.0 * gait.gait.controls(gait.time_s)
     for index, name in enumerate(names):
         label = name if len(names) <= _MOST_LABELLED else None
@@ -158,7 +160,7 @@ def _controls(axes: Axes, gait: DesignedGait, names: tuple[str, ...]) -> None:
         axes.legend(loc="best", fontsize=7, framealpha=0.7)
 
 
-def _shapes(axes: Axes, gait: DesignedGait) -> None:
+def draw_shapes(axes: Axes, gait: DesignedGait) -> None:
     """The loop in the plane of two joint angles; of other chains all joint angles over time."""
     angles = np.rad2deg(gait.states[:, 3:])
     if angles.shape[1] != 2:
@@ -176,10 +178,10 @@ def _shapes(axes: Axes, gait: DesignedGait) -> None:
     axes.legend(loc="best", fontsize=7, framealpha=0.7)
 
 
-def _snapshots(axes: Axes, gait: DesignedGait, configuration: ChainConfiguration) -> None:
-    """The chain at quarters of the cycle, one below the other, over its place at the start."""
-    at = np.linspace(0, len(gait.time_s) - 1, _SNAPSHOTS).round().astype(int)
-    outlines = 100.0 * configuration.build().outline(gait.states[at])
+def draw_snapshots(axes: Axes, time_s: Vector, states: Matrix, configuration: ChainConfiguration) -> None:
+    """The chain of states (K, N + 2) at quarters of a cycle, one below the other, over its place at the start."""
+    at = np.linspace(0, len(time_s) - 1, _SNAPSHOTS).round().astype(int)
+    outlines = 100.0 * configuration.build().outline(states[at])
     gap, rows_cm, bottom = 0.1 * float(np.ptp(outlines[0, :, 0])), [], 0.0
     for k, outline in zip(at, outlines, strict=True):
         row_cm = bottom - gap - max(0.0, float(outline[:, 1].max()))  # below all of the chain drawn before
@@ -188,8 +190,8 @@ def _snapshots(axes: Axes, gait: DesignedGait, configuration: ChainConfiguration
         down = np.array([0.0, row_cm])
         axes.plot(*(outlines[0] + down).T, color="#BBBBBB", linewidth=1.0, linestyle="--")
         axes.plot(*(outline + down).T, "o-", color=ESTIMATE, markersize=2.5, linewidth=1.8)
-        axes.plot(*(100.0 * gait.states[k, :2] + down), ".", color=TRUTH, markersize=6)
-    axes.set_yticks(rows_cm, [f"{gait.time_s[k]:.3g} s" for k in at])
+        axes.plot(*(100.0 * states[k, :2] + down), ".", color=TRUTH, markersize=6)
+    axes.set_yticks(rows_cm, [f"{time_s[k]:.3g} s" for k in at])
     axes.set(xlabel="x (cm)", aspect="equal", adjustable="datalim")
     axes.grid(axis="y", visible=False)
 

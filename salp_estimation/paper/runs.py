@@ -1,4 +1,4 @@
-"""Runs of simulated LandSalps, and what filters make of them.
+"""Runs of simulated LandSalps, the models that they teach, and what filters make of other runs.
 
 A day is a robot of the scenario `hardware`: its friction, harness, delays and mounting. The paper's runs, training and
 held out, are of one robot; runs of one day here have that day's robot, and noise and floor of their own.
@@ -6,43 +6,46 @@ held out, are of one robot; runs of one day here have that day's robot, and nois
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.workers import all_of
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
-from onboard_estimation.filtering.consistency import effective_sample_size, nees
-from onboard_estimation.filtering.planar import planar_pose
-from onboard_estimation.pipeline.pipeline import Pipeline
-from salp_estimation.estimators.chain_estimator import COMMAND, STANDING_M_S
-from salp_estimation.estimators.estimator import SalpEstimator
-from salp_estimation.estimators.paper_filter import FRESH_S, RATE_HZ, PaperFilter, PaperModel, load_trained
-from salp_estimation.estimators.residual_estimator import ResidualEstimator, initial_covariance
-from salp_estimation.model.configuration import PAPER, SalpConfiguration
+from onboard_estimation.contract.result import EvaluationResult
+from onboard_estimation.filtering.consistency import effective_sample_size
+from onboard_estimation.judging.judge import judge
+from onboard_estimation.judging.options import JudgeSettings
+from salp_estimation.estimators.paper_filter import PaperModel, load_trained
+from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.model.gait_design import gait_for
-from salp_estimation.model.gaits import SETTLE_S
+from salp_estimation.model.gaits import GAITS
+from salp_estimation.robot import ROBOT
 from salp_estimation.simulation.hardware_scenario import hardware_scenario
 from salp_estimation.simulation.hardware_simulator import HardwareRobot, HardwareSimulation
 from salp_estimation.training.paper_training import driving, fitted, residuals, sampled
-from salp_estimation.training.references import thinned
 from salp_estimation.training.residual_training import train
-from salp_estimation.training.runs import in_force, rim_speeds, training_run
+from salp_estimation.training.runs import training_run
 
 Rows = NDArray[np.float64]
 
-CALIBRATED = "calibrated"
-OURS_RATE_HZ = 50.0
-"""Gyros' rate that our filters are given; the paper's takes the last sample of each period."""
-_LOOKED_AT = 5000  # stamps, for the truth's first one
+FIRST_DAY, FIRST_OTHER_DAY, CHECKED_DAY, FIRST_TEST_DAY = 930_000, 931_000, 932_000, 100
+"""Seeds: days that teach and are judged, days that teach beside the first one, the day that noise is chosen on, days
+that judge alone."""
+CHECKED_RUN, TEST_RUN, SHOWN_RUN = 50, 60, 70
+"""Numbers of a day's runs; from zero on they teach."""
+FORWARD_ONLY, MULTI_GAIT, FIVE_DAYS, AS_ONE = "forward-only", "multi-gait", "five days", "five days, as one"
+OURS, PLAIN = "ours (calibrated)", "ours (no model)"
+_REST_NS = round(hardware_scenario().rest_s * NANOSECONDS_PER_SECOND)
 
 
-@dataclass(frozen=True)
-class Drive:
+class Drive(NamedTuple):
     """A gait, driven for some time after the rest at the start, for the `number`-th time on a day."""
 
     gait: str
@@ -59,193 +62,155 @@ class Drive:
         """What is recorded of it."""
         chain, scenario = configuration.chain, hardware_scenario()
         robot = HardwareRobot(chain, scenario, np.random.default_rng(self.day))
-        rng = np.random.default_rng([self.day, self.number])
+        rng = np.random.default_rng([self.day, self.number, list(GAITS).index(self.gait)])
         simulation = HardwareSimulation(chain, gait_for(chain, self.gait).controls, rng, scenario, robot=robot)
-        stop_ns = round((scenario.rest_s + self.duration_s) * NANOSECONDS_PER_SECOND) + 1
+        stop_ns = _REST_NS + round(self.duration_s * NANOSECONDS_PER_SECOND) + 1
         return from_simulator(simulation.advance(stop_ns), chain.link_names)
 
 
-@dataclass(frozen=True)
-class Filter:
-    """A filter: that of a model's file, or the one without a model where there is none.
+def driven(recording: LoadedRecording) -> LoadedRecording:
+    """What is recorded from the start of the drive on: the paper's filter knows nothing of a robot at rest."""
+    return recording.within(_REST_NS, np.iinfo(np.int64).max, {one.channel.sensor for one in recording.series})
 
-    `noise_factor` multiplies Q and R of the paper's.
+
+def evaluated(configuration: SalpConfiguration, recording: LoadedRecording, model: Path | None) -> EvaluationResult:
+    """A filter with that model, or the one without, from the true state, told as surely as in section V-B."""
+    one = replace(configuration, residual_model=str(model or ""))
+    return judge(ROBOT, one, "ukf", recording, JudgeSettings(initial="exact"))
+
+
+def figures_of(task: tuple[SalpConfiguration, Drive, Mapping[str, Path | None]]) -> list[tuple[float, ...]]:
+    """RMSE (deg), share within 3 sigma and NEES of joint angles, position off at the end (cm): by each of the filters.
+
+    Models by the names of the filters.
     """
-
-    name: str
-    model: Path | None = None
-    noise_factor: float = 1.0
-
-    def built(self, configuration: SalpConfiguration) -> SalpEstimator | ResidualEstimator | PaperFilter:
-        """Of a file, read once."""
-        if self.model is None:
-            return SalpEstimator(configuration)
-        model = load_trained(str(self.model), configuration)
-        if isinstance(model, PaperModel):
-            return PaperFilter(configuration, model, self.noise_factor)
-        return ResidualEstimator(configuration, model)
+    configuration, drive, models = task
+    recording, found = drive.recording(configuration), []
+    for name, model in models.items():
+        result = evaluated(configuration, recording if name in (OURS, PLAIN) else driven(recording), model)
+        joints, pose = result.metrics["joint_angles"], result.parts["pose"]
+        names = "rmse_deg", "coverage_3_sigma", "mean_nees_per_degree_of_freedom"
+        drift_cm = 100.0 * np.hypot(*pose.error[pose.matched][-1, :2])
+        found.append((*(joints[one] for one in names), float(drift_cm)))
+    return found
 
 
-class Judged(NamedTuple):
-    """A filter on a run at K instants: time since its start (K,), s; true joint angles and rim speeds in force.
+def _honesty(task: tuple[SalpConfiguration, Drive, Path]) -> tuple[float, float]:
+    """Of a model on a run: mean square of residuals over the stated variance, and how many of them count as one."""
+    configuration, drive, path = task
+    model, chain = load_trained(str(path), configuration), configuration.chain.build()
+    assert isinstance(model, PaperModel)
+    inputs, targets = residuals(chain, sampled(configuration, drive.recording(configuration)))
+    rows, everything = driving(inputs, targets, chain.link_count), slice(None)
+    left = targets[rows] - model.processes.means(inputs[rows], everything)
+    some = inputs[rows][:: max(1, len(left) // 60)]
+    normalised = left / np.sqrt(np.mean([model.processes.variances(one, everything) for one in some], axis=0))
+    return float(np.mean(normalised**2)), len(left) / effective_sample_size(normalised)
 
-    Errors and standard deviations (K, N + 2) of the pose, in the body frame, and of the joint angles, and the NEES (K,)
-    of the joint angles for each degree of freedom.
+
+def _taught(task: tuple[SalpConfiguration, Sequence[Drive], Mapping[str, Path], int, bool]) -> int:
+    """As `teach`, of simulated runs."""
+    configuration, drives, files, points, quick = task
+    return teach(configuration, {one.name: one.recording(configuration) for one in drives}, files, points, quick)
+
+
+def teach(
+    configuration: SalpConfiguration,
+    recordings: Mapping[str, LoadedRecording],
+    files: Mapping[str, Path],
+    points: int,
+    quick: bool,
+) -> int:
+    """Train the paper's model, and ours where a file is named for it; how many points the paper's took.
+
+    Parameters
+    ----------
+    points
+        Of the paper's model, at the most.
+    quick
+        No runs are held out to calibrate the covariance of ours.
     """
-
-    time_s: Vector
-    error: Rows
-    stddev: Rows
-    nees: Vector
-    joint_angles: Rows
-    controls: Rows
-
-    @property
-    def settled(self) -> NDArray[np.bool_]:
-        """(K,) from `SETTLE_S` on."""
-        return np.asarray(self.time_s >= SETTLE_S, dtype=np.bool_)
-
-    @property
-    def rmse_deg(self) -> float:
-        """Of the joint angles."""
-        return float(np.rad2deg(np.sqrt(np.mean(self.error[self.settled, 3:] ** 2))))
-
-    @property
-    def within(self) -> float:
-        """Share of the joint angles' errors within three standard deviations."""
-        return float(np.mean(np.abs(self.error[self.settled, 3:]) <= 3.0 * self.stddev[self.settled, 3:]))
-
-    @property
-    def mean_nees(self) -> float:
-        """Of the joint angles, for each degree of freedom."""
-        return float(np.mean(self.nees[self.settled]))
-
-    @property
-    def drift_cm(self) -> float:
-        """Of the position at the end."""
-        return float(100.0 * np.hypot(*self.error[-1, :2]))
+    hashes = [""] * len(recordings)
+    model = fitted(configuration, recordings, hashes, points)
+    model.save(files[MULTI_GAIT])
+    if OURS in files:
+        runs = [training_run(configuration, one, name) for name, one in recordings.items()]
+        ours, _ = train(configuration, runs, hashes, recordings=None if quick else list(recordings.values()))
+        ours.save(files[OURS])
+    return len(model.inputs)
 
 
-def true_states(configuration: SalpConfiguration, recording: LoadedRecording, at_ns: NDArray[np.int64]) -> Rows:
-    """(K, N + 2) by motion capture, NaN where there is none."""
-    found = [recording.tracks[name].at(at_ns, FRESH_S) for name in configuration.chain.link_names]
-    poses = np.stack([planar_pose(values) for values, _ in found], axis=1)
-    states = configuration.chain.build().state_from_links(poses)
-    states[~np.all([known for _, known in found], axis=0)] = np.nan
-    return states
-
-
-def judged(configuration: SalpConfiguration, recording: LoadedRecording, one: Filter) -> Judged:
-    """A filter from the true state, told as surely as in section V-B, at its estimates, `RATE_HZ` at the most.
-
-    The paper's begins with the drive.
-    """
-    estimator, chain = one.built(configuration), configuration.chain
-    space, size = estimator.space, len(chain.link_names) + 2
-    papers, ours = isinstance(estimator, PaperFilter), isinstance(estimator, ResidualEstimator)
-    command = next(series for series in recording.series if series.channel.sensor == COMMAND)
-    commanded = rim_speeds(chain, command)
-    stamps_ns = np.unique(np.concatenate([series.stamps_ns for series in recording.series]))[:_LOOKED_AT]
-    ready = np.isfinite(true_states(configuration, recording, stamps_ns)).all(axis=1)
-    if papers:  # it knows nothing of a robot at rest
-        ready &= np.abs(in_force(*commanded, stamps_ns)).max(axis=1) > STANDING_M_S
-    begin = int(np.argmax(ready))
-    start_ns = int(stamps_ns[begin])
-    covariance = initial_covariance(configuration) if ours else configuration.initial_covariance()
-    mean = np.zeros(space.coordinate_count)
-    mean[:size] = true_states(configuration, recording, stamps_ns[begin : begin + 1])[0]
-    initial = Estimate(start_ns, mean, covariance)
-    channels = [series.channel for series in recording.series]
-    measurements = list(recording.measurements()) if papers else thinned(recording.series, OURS_RATE_HZ)
-    record = list(Pipeline(estimator, channels, initial, configuration.lag_s).run(measurements))
-    slots = (np.array([estimate.stamp_ns for estimate in record]) - start_ns) * RATE_HZ // NANOSECONDS_PER_SECOND
-    record = [record[k] for k in np.flatnonzero(np.diff(slots, prepend=-1.0))]
-    at_ns = np.array([estimate.stamp_ns for estimate in record])
-    true = true_states(configuration, recording, at_ns)
-    known = np.isfinite(true).all(axis=1)
-    base = chain.build().space()
-    means = np.array([estimate.mean[:size] for estimate in record])[known]
-    spreads = np.array([estimate.covariance[:size, :size] for estimate in record])[known]
-    noise = configuration.true_covariances()
-    spreads[:, :3, :3] += noise["pose"]
-    spreads[:, 3:, 3:] += noise["joint_angles"]
-    true, at_ns = true[known], at_ns[known]
-    errors = -np.array([base.minus(*pair) for pair in zip(true, means, strict=True)])
-    return Judged(
-        (at_ns - start_ns) / NANOSECONDS_PER_SECOND,
-        errors,
-        np.sqrt(np.diagonal(spreads, axis1=1, axis2=2)),
-        nees(errors[:, 3:], spreads[:, 3:, 3:]) / (size - 3),
-        true[:, 3:],
-        in_force(*commanded, at_ns),
-    )
-
-
-def judged_drive(task: tuple[SalpConfiguration, Drive, tuple[Filter, ...]]) -> dict[str, Judged]:
-    """What each filter makes of a run, by its name."""
-    configuration, drive, filters = task
-    recording = drive.recording(configuration)
-    return {one.name: judged(configuration, recording, one) for one in filters}
-
-
-class Honesty(NamedTuple):
-    """Of a model's processes on a run that they have not seen: two numbers for their residuals of D_f and D_h together.
+class Study:
+    """Models in a folder, and what filters with them made of runs; `points` and `lesson_s` as the paper has them.
 
     Attributes
     ----------
+    home, away
+        (filters, gaits, days, 4) as `figures_of`: on held-out runs of the days that taught, and of others.
+    lasts
+        How many successive residuals count as one, on the day that taught, and on another after five that taught.
     variance_ratio
-        Mean square of what is left over the variance that the processes state.
-    instants_as_one
-        How many successive residuals count as one, for they are correlated.
+        Mean square of residuals over the stated variance, there.
     """
 
-    variance_ratio: float
-    instants_as_one: float
+    def __init__(
+        self, configuration: SalpConfiguration, folder: Path, points: int, lesson_s: float, quick: bool
+    ) -> None:
+        self.configuration, self.folder, self.quick = configuration, folder, quick
+        self.points, self.lesson_s, self.test_s = (300, 16.0, 24.0) if quick else (points, lesson_s, 48.0)
+        self.gaits = ("forward", "left", "turning") if quick else tuple(GAITS)
+        count = 1 if quick else 2
+        self.days, self.test_days = range(FIRST_DAY, FIRST_DAY + count), range(FIRST_TEST_DAY, FIRST_TEST_DAY + count)
+        self.home: dict[str, Rows] = {}
+        self.away: dict[str, Rows] = {}
+        self.lasts, self.variance_ratio = (np.nan, np.nan), np.nan
 
+    def model(self, name: str, day: int = FIRST_DAY) -> Path:
+        """Of a model's file."""
+        return self.folder / f"{name}_{day}.npz"
 
-def honesty(task: tuple[SalpConfiguration, Drive, Path]) -> Honesty:
-    """Of a model's file on a run."""
-    configuration, drive, path = task
-    model = load_trained(str(path), configuration)
-    assert isinstance(model, PaperModel)
-    chain = configuration.chain.build()
-    inputs, targets = residuals(chain, sampled(configuration, drive.recording(configuration)))
-    rows = driving(inputs, targets, chain.link_count)
-    inputs, targets = inputs[rows], targets[rows]
-    everything = slice(None)
-    left = targets - model.processes.means(inputs, everything)
-    some = inputs[:: max(1, len(inputs) // 60)]
-    stated = np.mean([model.processes.variances(one, everything) for one in some], axis=0)
-    normalised = left / np.sqrt(stated)
-    return Honesty(float(np.mean(normalised**2)), len(left) / effective_sample_size(normalised))
+    def train(self) -> int:
+        """All models; how many points the multi-gait one has."""
+        other_days = [Drive(gait, FIRST_OTHER_DAY + k, 0, self.lesson_s) for k, gait in enumerate(GAITS)]
+        lessons = {(FIVE_DAYS, FIRST_DAY): other_days}
+        for day, (name, gaits) in product(self.days, {MULTI_GAIT: [*GAITS], FORWARD_ONLY: ["forward"] * 5}.items()):
+            lessons[name, day] = [Drive(gait, day, number, self.lesson_s) for number, gait in enumerate(gaits)]
+        tasks = []
+        for (name, day), drives in lessons.items():
+            ours = {} if name == FORWARD_ONLY else {OURS: self.model(f"{OURS}, {name}", day)}
+            tasks.append(
+                (self.configuration, drives, {MULTI_GAIT: self.model(name, day), **ours}, self.points, self.quick)
+            )
+        return int(all_of(_taught, tasks)[list(lessons).index((MULTI_GAIT, FIRST_DAY))])
 
+    def tests(self, days: Sequence[int], number: int = TEST_RUN) -> list[Drive]:
+        """A run of each gait on each of the days."""
+        return [Drive(gait, day, number, self.test_s) for gait, day in product(self.gaits, days)]
 
-class Lesson(NamedTuple):
-    """Runs that teach, and the files of the models of them, by form.
-
-    `points` is how many the paper's form takes at the most; `held_out` whether the covariance of ours is calibrated.
-    """
-
-    drives: tuple[Drive, ...]
-    files: dict[str, Path]
-    points: int
-    held_out: bool
-
-
-def taught(task: tuple[SalpConfiguration, Lesson]) -> int:
-    """Train models into their files; how many points the paper's took."""
-    configuration, lesson = task
-    return taught_by(configuration, {one.name: one.recording(configuration) for one in lesson.drives}, lesson)
-
-
-def taught_by(configuration: SalpConfiguration, recordings: Mapping[str, LoadedRecording], lesson: Lesson) -> int:
-    """The same with these recordings."""
-    hashes = [""] * len(recordings)
-    model = fitted(configuration, recordings, hashes, lesson.points)
-    model.save(lesson.files[PAPER])
-    if CALIBRATED in lesson.files:
-        runs = [training_run(configuration, one, name) for name, one in recordings.items()]
-        judging = list(recordings.values()) if lesson.held_out else None
-        ours, _ = train(configuration, runs, hashes, CALIBRATED, recordings=judging)
-        ours.save(lesson.files[CALIBRATED])
-    return len(model.inputs)
+    def judge(self) -> None:
+        """All filters, and first the noise of one that counts errors that last once."""
+        checked = [(MULTI_GAIT, one) for one in self.tests([FIRST_DAY], CHECKED_RUN)]
+        checked += [(FIVE_DAYS, one) for one in self.tests([CHECKED_DAY], CHECKED_RUN)]
+        found = all_of(_honesty, [(self.configuration, drive, self.model(name)) for name, drive in checked])
+        (_, at_home), (self.variance_ratio, lasts) = np.median(np.reshape(found, (2, -1, 2)), axis=1).tolist()
+        self.lasts = at_home, lasts
+        model = load_trained(str(self.model(FIVE_DAYS)), self.configuration)
+        assert isinstance(model, PaperModel)
+        # Q and R so many times as large, and the means as they are.
+        replace(model, hyper_parameters=model.hyper_parameters * [lasts, 1.0, lasts]).save(self.model(AS_ONE))
+        here = {
+            day: {FORWARD_ONLY: self.model(FORWARD_ONLY, day), MULTI_GAIT: self.model(MULTI_GAIT, day),
+                  OURS: self.model(f"{OURS}, {MULTI_GAIT}", day), PLAIN: None}
+            for day in self.days
+        }  # fmt: skip
+        there: dict[str, Path | None] = {name: self.model(name) for name in (MULTI_GAIT, FIVE_DAYS, AS_ONE)}
+        there |= {OURS: self.model(f"{OURS}, {FIVE_DAYS}"), PLAIN: None}
+        tasks = [
+            (self.configuration, one, here.get(one.day, there)) for one in self.tests([*self.days, *self.test_days])
+        ]
+        by_drive = dict(zip((one for _, one, _ in tasks), all_of(figures_of, tasks), strict=True))
+        for filters, days, to in ((here[FIRST_DAY], self.days, self.home), (there, self.test_days, self.away)):
+            rows = np.reshape(
+                [by_drive[one] for one in self.tests(days)], (len(self.gaits), len(days), len(filters), 4)
+            )
+            to.update(zip(filters, np.moveaxis(rows, 2, 0), strict=True))

@@ -27,7 +27,6 @@ from onboard_estimation.base.workers import all_of
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.filtering.planar import planar_pose
-from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from salp_estimation.estimators.chain_estimator import COMMAND, STANDING_M_S
 from salp_estimation.estimators.paper_filter import (
     FRESH_S,
@@ -37,7 +36,7 @@ from salp_estimation.estimators.paper_filter import (
     moments,
     squared_distances,
 )
-from salp_estimation.estimators.residual_model import ROBOT, chain_hash
+from salp_estimation.estimators.residual_model import header_of
 from salp_estimation.model.chain import Chain
 from salp_estimation.model.configuration import PAPER, SalpConfiguration
 from salp_estimation.training.motion import Stamps
@@ -195,38 +194,12 @@ def fitted(
         list(np.ascontiguousarray(((targets - mean) / stddev)[active].T)),
         lambda done: progress(done / count, f"Gaussian process {min(done + 1, count)} of {count}"),
     )
-    header = _header(configuration, list(recordings), hashes, inputs)
+    header = header_of(configuration, PAPER, list(recordings), hashes, RATE_HZ, inputs, increments=True)
     return PaperModel(header, inputs, targets, np.array(found))
 
 
 def _spread(count: int, most: int) -> NDArray[np.intp]:
     return np.linspace(0, count - 1, min(most, count)).round().astype(np.intp)
-
-
-def _header(configuration: SalpConfiguration, names: Sequence[str], hashes: Sequence[str], inputs: Rows) -> ModelHeader:
-    links = configuration.chain.link_names
-    n = len(links)
-    joints = tuple(f"alpha_{joint + 1}" for joint in range(n - 1))
-    return ModelHeader(
-        kind=PAPER,
-        robot=ROBOT,
-        sensors=tuple(f"imu/{name}" for name in links),
-        configuration_hash=chain_hash(configuration),
-        input_names=(*joints, *(f"u_{i + 1}" for i in range(n))),
-        input_units=("rad",) * (n - 1) + ("m/s",) * n,
-        output_names=("forward", "left", "turn", *joints, *(f"imu/{name}" for name in links)),
-        output_units=("m", "m") + ("rad",) * n + ("rad/s",) * n,
-        training=TrainingConditions(
-            rate_hz=RATE_HZ,
-            duration_s=float(len(inputs) / RATE_HZ),
-            point_count=len(inputs),
-            runs=tuple(names),
-            gaits=(),
-            hashes=tuple(hashes),
-            input_lowest=tuple(inputs.min(axis=0).tolist()),
-            input_highest=tuple(inputs.max(axis=0).tolist()),
-        ),
-    )
 
 
 # What `train` shows of it.
@@ -241,25 +214,17 @@ class PaperTraining:
 
     def processes(self) -> list[dict[str, Any]]:
         """Of each output: mean and standard deviation of the residual, and what its process found."""
-        (mean, stddev), header = moments(self.model.targets), self.model.header
-        rows = zip(header.output_names, header.output_units, mean, stddev, self.model.hyper_parameters, strict=True)
-        return [
-            {
-                "name": name,
-                "unit": unit,
-                "mean": float(centre),
-                "standard_deviation": float(size),
-                "signal": float(size * np.sqrt(signal)),
-                "length": float(length),
-                "noise": float(size * np.sqrt(noise)),
-            }
-            for name, unit, centre, size, (signal, length, noise) in rows
-        ]
+        model = self.model
+        signal, length, noise = model.hyper_parameters.T
+        mean, stddev = moments(model.targets)
+        columns = (mean, stddev, stddev * np.sqrt(signal), stddev * np.sqrt(noise), length)
+        names = ("name", "unit", "mean", "standard_deviation", "signal", "noise", "length")
+        rows = zip(model.header.output_names, model.header.output_units, *map(np.ndarray.tolist, columns), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def summary(self) -> dict[str, Any]:
         """All figures, units in the names."""
-        header = self.model.header
-        training = header.training
+        header, training = self.model.header, self.model.header.training
         return {
             "robot": header.robot,
             "form": header.kind,
@@ -283,10 +248,9 @@ class PaperTraining:
     def tables(self) -> list[ReportTable]:
         """Residuals and what their processes found."""
         rows = []
-        for one in self.processes():
-            unit, factor = display_unit(one["unit"], one["standard_deviation"])
-            sizes = (f"{factor * one[name]:.3g}" for name in ("mean", "standard_deviation", "signal", "noise"))
-            rows.append((one["name"], unit, *sizes, f"{one['length']:.3g}"))
+        for name, unit, mean, stddev, *found, length in map(dict.values, self.processes()):
+            shown, factor = display_unit(unit, stddev)
+            rows.append((name, shown, *(f"{factor * size:.3g}" for size in (mean, stddev, *found)), f"{length:.3g}"))
         headings = ("residual", "unit", "mean", "standard deviation", "signal", "noise", "length (standardised)")
         return [ReportTable("residuals of a period, and of the gyros", headings, tuple(rows), headings[2:])]
 

@@ -88,15 +88,6 @@ def kinds(links: int) -> list[str]:
     return [one.kind for one in parameters_of(links)]
 
 
-def nominal_population(links: int) -> Population:
-    """The quasi-static model: no friction, no harness, no lag but the command's, and nothing that differs."""
-    parameters = np.array([1.0 if kind == "drag" else 0.0 for kind in kinds(links)])
-    p, m = len(parameters), links + 2
-    return Population(
-        parameters, np.zeros((p, p)), np.zeros(p), np.full(m, 1e-3), np.full(m, 1.0), rest_stddevs=np.full(m, 1e-3)
-    )
-
-
 def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, Rows, Rows]:
     """Rates (K, m) of a run, their derivatives (K, m, p) by the parameters, and the effects (K, m, 3) of forces."""
     count, m = run.rates.shape

@@ -71,15 +71,8 @@ class SalpTraining:
     notes: tuple[str, ...]
     duration_s: float
 
-    @property
-    def calibrated(self) -> bool:
-        """Whether friction, harness and lag were found."""
-        return self.model.header.kind != "gaussian_process"
-
     def parameters(self) -> list[FoundParameter]:
         """Of the population that the runs come from: of wheels, then of joints."""
-        if not self.calibrated:
-            return []
         population, links = self.model.population, self.model.link_count
         stddevs = np.sqrt(np.diag(population.uncertainty))
         out, wheels = [], len(WHEEL) * links
@@ -146,10 +139,10 @@ class SalpTraining:
         ]
 
     def tables(self) -> list[ReportTable]:
-        """Held-out runs and parameters where there are any, what remains of the rates, and the inputs covered."""
+        """Held-out runs where there are any, parameters, what remains of the rates, and the inputs covered."""
         return [
             *([self._held_out_table()] if len(self.model.held_out) else []),
-            *([self._parameter_table()] if self.calibrated else []),
+            self._parameter_table(),
             self._residual_table(),
             self._input_table(),
         ]

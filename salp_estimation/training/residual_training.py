@@ -29,20 +29,18 @@ from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.learning import sparse
-from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.residual_estimator import FilterState, ResidualEstimator, initial_covariance
-from salp_estimation.estimators.residual_model import ROBOT, Population, ResidualModel, chain_hash
+from salp_estimation.estimators.residual_model import Population, ResidualModel, header_of
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import SETTLE_S
 from salp_estimation.training.population import (
-    creep,
     expected,
     fit_population,
     left_over,
-    nominal_population,
     run_effects,
 )
 from salp_estimation.training.references import WORDS, loss_sentences, references, rms_deg, thinned
@@ -105,11 +103,12 @@ def train(
             f"are needed, {FEWEST_POINTS / TRAINING_RATE_HZ:.0f} s of motion in sight of the motion capture"
         )
     share = 0.5 if recordings is not None else 1.0
+    header = header_of(configuration, form, [run.label for run in runs], hashes, TRAINING_RATE_HZ, _inputs(runs))
     population, processes, notes = sharers().once(
-        lambda: _learn(configuration, form, runs, lambda done, text: progress(share * done, text))
+        lambda: _learn(configuration, header, runs, lambda done, text: progress(share * done, text))
     )
     noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
-    model = ResidualModel(_header(configuration, runs, hashes, form), population, processes, noise)
+    model = ResidualModel(header, population, processes, noise)
     if recordings is not None:
         judged = _judged(
             configuration, runs, recordings, model, lambda done, text: progress(share + (1.0 - share) * done, text)
@@ -150,45 +149,34 @@ def _verdict(judged: Sequence[HeldOutErrors], factors: Vector) -> list[str]:
 
 def _learn(
     configuration: SalpConfiguration,
-    form: str,
+    header: ModelHeader,
     runs: Sequence[TrainingRun],
     report: Progress = lambda share, text: None,
 ) -> tuple[Population, SparseGaussianProcesses | None, list[str]]:
-    """Population and Gaussian processes of a form, and sentences on them."""
+    """Population and Gaussian processes of the header's form, and sentences on them."""
     links = configuration.chain.build().links
-    n = len(links)
-    if form == "gaussian_process":
-        population = replace(nominal_population(n), rest_stddevs=creep(runs))
-    else:
-        population = fit_population(links, runs, lambda share, text: report(0.5 * share, text))
-    if form == "local":
+    population = fit_population(links, runs, lambda share, text: report(0.5 * share, text))
+    if header.kind == "local":
         return population, None, []
-    inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
     targets = np.vstack([_residuals(links, population, run) for run in runs])
     labels = np.repeat(np.arange(len(runs)), [len(run.time_s) for run in runs])
-    start = 0.0 if form == "gaussian_process" else 0.5
-
-    def learn(share: float, text: str) -> None:
-        report(start + (1.0 - start) * share, f"Gaussian processes: {text}")
-
-    processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
+    processes = sparse.fit(
+        _inputs(runs),
+        targets,
+        INDUCING_POINTS,
+        progress=lambda share, text: report(0.5 + 0.5 * share, f"Gaussian processes: {text}"),
+    )
     unseen = processes.leave_out(labels)
-    notes = []
-    if form == "calibrated":
-        kept = (unseen**2).mean(axis=0) < _WORTH_KEEPING * (targets**2).mean(axis=0)
-        dropped = [name for name, keep in zip(_outputs(configuration), kept, strict=True) if not keep]
-        if dropped:
-            notes = [f"Gaussian processes of {', '.join(dropped)} do not help with unseen runs and are left out"]
-        if not kept.any():
-            return population, None, notes
-        processes = _only(processes, kept)
-        unseen = np.where(kept, unseen, targets)
-    pieces = np.split(unseen[:, : n + 2], np.cumsum([len(run.time_s) for run in runs])[:-1])
-    stddevs, times_s = left_over(pieces)
-    if form == "calibrated":  # what the doubt about the runs' own parameters hides is in the population's
-        stddevs, times_s = np.maximum(stddevs, population.residual_stddevs), population.correlation_times_s
-    population = replace(population, residual_stddevs=stddevs, correlation_times_s=times_s)
-    return population, processes, notes
+    kept = (unseen**2).mean(axis=0) < _WORTH_KEEPING * (targets**2).mean(axis=0)
+    dropped = [name for name, keep in zip(header.output_names, kept, strict=True) if not keep]
+    notes = [f"Gaussian processes of {', '.join(dropped)} do not help with unseen runs and are left out"]
+    if not kept.any():
+        return population, None, notes
+    unseen = np.where(kept, unseen, targets)[:, : len(links) + 2]
+    stddevs, _ = left_over(np.split(unseen, np.cumsum([len(run.time_s) for run in runs])[:-1]))
+    # What the doubt about the runs' own parameters hides is in the population's.
+    population = replace(population, residual_stddevs=np.maximum(stddevs, population.residual_stddevs))
+    return population, _only(processes, kept), notes if dropped else []
 
 
 def _judged(
@@ -208,7 +196,7 @@ def _judged(
     others = [[run for k, run in enumerate(runs) if fold_of[k] != fold] for fold in range(folds)]
     report(0.0, f"held-out part 1 of {folds}")
     learned = all_of(
-        partial(_learn, configuration, model.header.kind),
+        partial(_learn, configuration, model.header),
         others,
         lambda done: report(0.6 * done / folds, f"held-out part {min(done + 1, folds)} of {folds}"),
     )
@@ -217,12 +205,14 @@ def _judged(
     return held_out_errors(configuration, held_out, lambda done, text: report(0.6 + 0.4 * done, text))
 
 
+def _inputs(runs: Sequence[TrainingRun]) -> Rows:
+    """(K, 2 N - 1) joint angles and controls of all runs."""
+    return np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
+
+
 def _residuals(links: Rows, population: Population, run: TrainingRun) -> Rows:
     """(K, 2 N + 2) rates less those that are expected with the run's own parameters, gyros less measured rates."""
-    parameters = population.parameters
-    if population.spreads.any():
-        parameters = parameters + run_effects(population, links, run)
-    rates, _, _ = expected(links, run, parameters)
+    rates, _, _ = expected(links, run, population.parameters + run_effects(population, links, run))
     return np.hstack([run.rates - rates, run.gyro - link_rates(run.rates)])
 
 
@@ -230,40 +220,6 @@ def _only(processes: SparseGaussianProcesses, kept: NDArray[np.bool_]) -> Sparse
     """The same with nothing to say of the outputs that are not kept: mean zero and hardly a variance."""
     signal = np.where(kept, processes.signal_variances, 1e-12 * processes.signal_variances)
     return replace(processes, weights=np.where(kept[:, None], processes.weights, 0.0), signal_variances=signal)
-
-
-def _outputs(configuration: SalpConfiguration) -> list[str]:
-    names = configuration.chain.link_names
-    joints = [f"rate of alpha_{j + 1}" for j in range(len(names) - 1)]
-    return ["forward speed", "left speed", "turning rate", *joints, *(f"imu/{name}" for name in names)]
-
-
-def _header(
-    configuration: SalpConfiguration, runs: Sequence[TrainingRun], hashes: Sequence[str], form: str
-) -> ModelHeader:
-    names = configuration.chain.link_names
-    n = len(names)
-    inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
-    return ModelHeader(
-        kind=form,
-        robot=ROBOT,
-        sensors=tuple(f"imu/{name}" for name in names),
-        configuration_hash=chain_hash(configuration),
-        input_names=(*(f"alpha_{j + 1}" for j in range(n - 1)), *(f"u_{i + 1}" for i in range(n))),
-        input_units=("rad",) * (n - 1) + ("m/s",) * n,
-        output_names=tuple(_outputs(configuration)),
-        output_units=("m/s", "m/s") + ("rad/s",) * (2 * n),
-        training=TrainingConditions(
-            rate_hz=TRAINING_RATE_HZ,
-            duration_s=float(len(inputs) / TRAINING_RATE_HZ),
-            point_count=len(inputs),
-            runs=tuple(run.label for run in runs),
-            gaits=(),
-            hashes=tuple(hashes),
-            input_lowest=tuple(inputs.min(axis=0).tolist()),
-            input_highest=tuple(inputs.max(axis=0).tolist()),
-        ),
-    )
 
 
 # How sure the filter may be, by runs that were held out.

@@ -93,14 +93,10 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
     period_s = 1.0 / run.frequency_hz if run.frequency_hz > 0.0 else float(np.ptp(time_s)) + 1.0 / motion.rate_hz
     cycle = np.floor(time_s / period_s).astype(np.int64)
     place = np.minimum((time_s / period_s - cycle) * _BINS, _BINS - 1).astype(np.int64)
-    gyros = [_gyro(run, link, (identified, configured)) for link in range(identified.link_count)]
-    measured, after, before = (
-        np.hstack([rates[chosen], *(gyro[which][chosen, None] for gyro in gyros)])
-        for which, rates in enumerate((motion.rates, _rates(identified, run), _rates(configured, run)))
-    )
-    names = [f"alpha_{joint}" for joint in range(1, len(gyros))] + [f"gyro {link + 1}" for link in range(len(gyros))]
+    names, found = compared(run, identified, configured)
+    measured, after, before = (one[chosen] for one in found)
     signals = []
-    for column, name in enumerate(["forward", "left", "turning", *names]):
+    for column, name in enumerate(names):
         known = np.isfinite(measured[:, column]) & np.isfinite(after[:, column])
         if not known.any():
             continue
@@ -109,7 +105,7 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
         signals.append(
             Signal(
                 name,
-                _PANELS[0 if column < 2 else 1 if column < 2 + len(gyros) else 2],
+                _PANELS[0 if column < 2 else 1 if column < 2 + identified.link_count else 2],
                 "m/s" if column < 2 else "rad/s",
                 _folded(true, cycle[known], place[known]),
                 _folded(model, cycle[known], place[known]),
@@ -120,6 +116,18 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
             )
         )
     return Validation(run.name, period_s, len(np.unique(cycle)), tuple(signals))
+
+
+def compared(run: Run, *chains: Chain) -> tuple[tuple[str, ...], list[Array]]:
+    """Names of a run's rates and gyros, and (K, 2 N + 2) of them: measured, and then as each of the chains has them.
+
+    At the instants of its motion, m/s and rad/s, low-passed; NaN where something is not known.
+    """
+    gyros = [_gyro(run, link, chains) for link in range(run.controls.shape[1])]
+    rates = (run.motion.rates, *(_rates(chain, run) for chain in chains))
+    found = [np.column_stack([one, *(gyro[which] for gyro in gyros)]) for which, one in enumerate(rates)]
+    joints = (f"alpha_{joint}" for joint in range(1, len(gyros)))
+    return ("forward", "left", "turning", *joints, *(f"gyro {link + 1}" for link in range(len(gyros)))), found
 
 
 def validation_table(validations: Sequence[Validation]) -> ReportTable:
@@ -160,24 +168,22 @@ def _rates(chain: Chain, run: Run) -> Array:
     return out
 
 
-def _gyro(run: Run, link: int, chains: tuple[Chain, Chain]) -> tuple[Vector, Vector, Vector]:
-    """Measured and predicted turning rates (K,) of a link, low-passed alike.
+def _gyro(run: Run, link: int, chains: tuple[Chain, ...]) -> Array:
+    """Turning rates (1 + chains, K) of a link, measured and by each of the chains, low-passed alike.
 
     The model is evaluated at the gyro's own samples, with the command in force at each: between two of them commands
     step, and a gyro sampled right after a step reads the new one.
     """
     motion, gyro = run.motion, run.gyros.get(link)
-    nothing = np.full(len(motion.stamps_ns), np.nan)
     if gyro is None or len(gyro.stamps_ns) < 2:
-        return nothing, nothing, nothing
+        return np.full((1 + len(chains), len(motion.stamps_ns)), np.nan)
     known = np.flatnonzero(np.isfinite(motion.states[:, 3]))
     angles = np.column_stack([
         np.interp(gyro.stamps_ns - motion.stamps_ns[0], (motion.stamps_ns - motion.stamps_ns[0])[known], column[known])
         for column in motion.states[:, 3:].T
     ])  # fmt: skip
     signals = [gyro.rates, *(model_rates(chain, angles, gyro.controls)[1][:, link] for chain in chains)]
-    measured, after, before = motion.low_pass(motion.sampled(gyro.stamps_ns, np.column_stack(signals))).T
-    return measured, after, before
+    return motion.low_pass(motion.sampled(gyro.stamps_ns, np.column_stack(signals))).T
 
 
 def _folded(values: Vector, cycle: NDArray[np.int64], place: NDArray[np.int64]) -> Array:
@@ -229,7 +235,8 @@ def figure_of(validations: Sequence[Validation], unseen: Sequence[Validation], s
         axes.set_xlabel("phase of the cycle")
     more = f", the first {_DRAWN} of {len(validations)} recordings" if len(validations) > _DRAWN else ""
     title = f"{source.upper()} data{more}: rates measured, and predicted from shape and commands"
-    kinds = {"measured (band: one standard deviation over cycles)": _MEASURED, "predicted by the fit to all": _FITTED}
+    kinds = {"measured (band: one standard deviation over cycles)": _MEASURED}
+    kinds["predicted by the fit to all" if unseen else "predicted"] = _FITTED
     kinds |= {f"predicted by {others}, which left it out": _UNSEEN} if unseen else {}
     handles = [Line2D([], [], color=INK, label=label, **look) for label, look in kinds.items()]
     figure.legend(
@@ -253,7 +260,7 @@ def _draw(axes: Axes, signals: list[Signal], unseen: list[Signal]) -> None:
         axes.plot(phase, _shown(signal.unit)[0] * signal.predicted[0], color=colours[signal.name], **_UNSEEN)
     if signals:
         axes.legend(
-            loc="upper right", ncols=2, title="variance explained by the fit", title_fontsize=7.0, fontsize=7.5,
+            loc="upper right", ncols=2, title="variance explained", title_fontsize=7.0, fontsize=7.5,
             handlelength=1.0, columnspacing=0.8,
         )  # fmt: skip
         low, high = axes.get_ylim()

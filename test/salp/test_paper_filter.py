@@ -17,7 +17,14 @@ from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.learning.model_file import load
 from onboard_estimation.testing import checks
-from salp_estimation.estimators.paper_filter import ExactProcesses, PaperFilter, PaperModel, moments, squared_distances
+from salp_estimation.estimators.paper_filter import (
+    ExactProcesses,
+    PaperFilter,
+    PaperModel,
+    moments,
+    read_model,
+    squared_distances,
+)
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 from salp_estimation.training.paper_training import fitted, hyper_parameters, likelihood, residuals, sampled
@@ -102,10 +109,18 @@ def test_a_file_picks_the_filter(model: PaperModel, tmp_path: Path) -> None:
     configuration = replace(CONFIGURATION, residual_model=str(tmp_path / "m.npz"))
     assert load(tmp_path / "m.npz", "paper")[0].kind == "paper"
     assert isinstance(ROBOT.estimator(configuration, "ukf"), PaperFilter)
+    with pytest.raises(UserError, match="a model of the form paper has no smoother"):
+        ROBOT.smoother(configuration, "ukf")
     recording = simulated_recording(ROBOT, CONFIGURATION, "hardware", "forward", 20.0, 700)
     result = judge(ROBOT, configuration, "ukf", recording, JudgeSettings(seed=1))
     assert len(result.time_s) == pytest.approx(5.0 * 20.0, abs=2)
     assert result.metrics["joint_angles"]["rmse_deg"] < 3.0
+
+
+def test_a_model_of_the_superseded_form_is_refused(model: PaperModel, tmp_path: Path) -> None:
+    replace(model, header=replace(model.header, kind="gaussian_process")).save(tmp_path / "m.npz")
+    with pytest.raises(UserError, match=r"train one with --form paper .* or with --form calibrated"):
+        read_model(tmp_path / "m.npz")
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_the_salp_with_a_model_that_was_trained(tmp_path: Path) -> None:
         simulation = SALP.simulation(configuration, "hardware", gait, np.random.default_rng(seed), imu_rate_hz=50.0)
         bodies = configuration.chain.link_names
         recordings[gait] = from_simulator(simulation.advance(27_000_000_000), bodies)
-    SALP.train(configuration, recordings, ("", ""), "gaussian_process").save(tmp_path / "model.npz")
+    SALP.train(configuration, recordings, ("", ""), "calibrated").save(tmp_path / "model.npz")
     check_robot(SALP, replace(configuration, residual_model=str(tmp_path / "model.npz")))
 
 
