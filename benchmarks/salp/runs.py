@@ -21,10 +21,12 @@ from onboard_estimation.campaigns.training import read_training_bag
 from onboard_estimation.contract.recorded import LoadedRecording, from_simulator
 from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.filtering.consistency import chi_square_band, coverage
-from onboard_estimation.judging.judge import _part, _Replays
+from onboard_estimation.judging.judge import _initial, _part
 from onboard_estimation.judging.options import EvaluateOptions, JudgeSettings
+from onboard_estimation.judging.replay import replay
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from onboard_estimation.judging.truth import truth_at
+from onboard_estimation.judging.what_if import with_beacon
 from salp_estimation.model.configuration import PAPER, SalpConfiguration
 from salp_estimation.model.gait_design import gait_for
 from salp_estimation.model.gaits import GAITS
@@ -103,18 +105,17 @@ def judged(job: Job) -> list[Run]:
     """A run for each stretch: as `judge` does it, without its search for mirror images: simulators make none."""
     configuration = load(SalpConfiguration, resource(job.file) if job.file else None, job.settings)
     settings, recording = JudgeSettings(seed=job.seed, beacon_s=job.beacon_s), job.source()
-    replays = _Replays(ROBOT, configuration, "ukf", settings)
-    start, _ = replays.initial(recording)
+    start, _ = _initial(ROBOT, configuration, "ukf", recording, settings)
     assert start is not None
     space = ROBOT.estimator(configuration, "ukf").space
     if job.joint_error_rad:
-        exact, _ = replace(replays, settings=replace(settings, initial="exact")).initial(recording)
+        exact, _ = _initial(ROBOT, configuration, "ukf", recording, replace(settings, initial="exact"))
         assert exact is not None
         mean, joints = start.mean.copy(), space.coordinates("joint_angles")
         mean[joints] = space.part("joint_angles").plus(exact.mean[joints], np.array(job.joint_error_rad))
         start = replace(start, mean=mean)
-    heard = replays.with_beacon(recording)
-    replayed = replays.replay(heard, start)
+    heard = with_beacon(ROBOT, configuration, recording, settings.beacon_s, settings.longest_truth_gap_s)
+    replayed = replay(ROBOT, configuration, "ukf", heard, start, configuration.lag_s)
     record, noise = replayed.record, ROBOT.truth_specification(configuration).covariances
     true, _ = truth_at(ROBOT, configuration, recording, record.stamps_ns, settings.longest_truth_gap_s)
     parts = {name: _part(space, name, record, values, noise.get(name)) for name, values in true.items()}

@@ -92,7 +92,8 @@ class Identification(IdentificationReport):
     fit
         The fit that is shown, full where that was asked for.
     configuration
-        With its coefficients; with those of a diagonal fit where full matrices would not all be positive definite.
+        With its coefficients; with those of a diagonal fit where the full one has poorly determined ones,
+        or matrices that are not positive definite.
     """
 
     subject = "Drag"
@@ -188,10 +189,11 @@ def identify(
     fit = fit_drag(chain, samples, full=True) if full else diagonal
     scale = drag_scale(fit, samples)
     identified = _with_drag(configuration, fit.terms, fit.values * scale.factor)
-    doubtful = full and any(identified.chain.faults())
+    table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
+    poor = sum(one.poor for one in table)
+    doubtful = full and (poor > 0 or any(identified.chain.faults()))
     if doubtful:
         identified = _with_drag(configuration, diagonal.terms, diagonal.values * drag_scale(diagonal, samples).factor)
-    table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
     notes = [f"Condition number of the regressor {fit.condition:.3g}."]
     notes += [f"{run.name}: {one}" if len(runs) > 1 else one for run in runs for one in run.notes]
@@ -205,7 +207,10 @@ def identify(
         )
     notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_warnings(fit, validations)]
     if doubtful:
-        notes.append("The parameter file holds the diagonal fit: a full matrix is not positive definite.")
+        reason = (
+            f"{poor} of {len(table)} coefficients are poorly determined" if poor else "one is not positive definite"
+        )
+        notes.append(f"The parameter file holds the diagonal fit, not the full matrices: {reason}.")
     simulated = any(one.simulated for one in recordings.values())
     said = tuple(recordings), simulated, tuple(notes)
     return Identification(identified, *said, fit, full, scale, table, runs, validations)
