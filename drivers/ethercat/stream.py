@@ -19,7 +19,8 @@ from drivers.repeats import CountedRepeats
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
-from onboard_estimation.ros.transforms import composed, from_roll_pitch_yaw
+from onboard_estimation.filtering.manifold_kernels import rotation_matrix
+from onboard_estimation.ros.transforms import from_roll_pitch_yaw
 
 # Fewer readings a second, without what would be folded back: a linear-phase low-pass, whose delay the stamps know.
 
@@ -237,7 +238,7 @@ class Wrench:
         x, y, z = chosen.lever_arm_m
         sign, self._sign = (1.0 if one == "robot_on_sensor" else -1.0 for one in (chosen.sign, chosen.device_sign))
         turn = from_roll_pitch_yaw([0.0, 0.0, 0.0, *np.deg2rad(chosen.mounting_rpy_deg)])
-        rotation = np.column_stack([composed(turn, place)[:3] for place in np.eye(7)[:3]])
+        rotation = rotation_matrix(*turn[3:])
         self._matrix = np.zeros((6, 6))
         self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
         self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
