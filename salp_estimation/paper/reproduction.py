@@ -271,12 +271,8 @@ def _errors(study: Study) -> Item:
     days = f"days {', '.join(map(str, study.days))}, {study.test_s:g} s, from {SETTLE_S:g} s on"
     drive = next(one for one in study.tests(study.days) if one.gait == "forward")
 
-    def draw() -> Figure:
-        recording = driven(drive.recording(study.configuration))
-        filters = {name: study.model(name) for name in (FORWARD_ONLY, MULTI_GAIT)}
-        found = {name: evaluated(study.configuration, recording, model) for name, model in filters.items()}
-        return figures.errors_figure(drive.name, found)
-
+    recording = driven(drive.recording(study.configuration))
+    shown = {name: evaluated(study.configuration, recording, study.model(name)) for name in (FORWARD_ONLY, MULTI_GAIT)}
     return Item(
         "Figure 7",
         "forward-only and multi-gait filter on a forward run",
@@ -285,7 +281,7 @@ def _errors(study: Study) -> Item:
         f"{SIMILAR:g} times); of the errors of the less sure one {within:.3f} lie within 3 sigma, where the paper sees "
         f"intermittent exceedances ({COVERED:g} wanted)",
         (ReportTable(f"Held-out forward runs, {days}: medians (worst)", ("filter", *_FIGURES), rows, _FIGURES),),
-        draw,
+        partial(figures.errors_figure, drive.name, shown),
         "Pose errors along the body's axes; joint angles.",
     )
 

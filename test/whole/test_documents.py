@@ -192,7 +192,7 @@ def test_quick_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.Mo
     """Each page in a folder beside the shipped configurations, as after `cd` into a clone."""
     ran = 0
     for line in OURS:
-        quick = line.words[1] in QUICK or "--show-args" in line.words
+        quick = line.words[1] in QUICK or {"--show-args", "--design"} & set(line.words)
         # The scenario `hardware` has kernels that nothing else in the tests' first minute needs.
         if not line.whole or not quick or "hardware" in line.words:
             continue

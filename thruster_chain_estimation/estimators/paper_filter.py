@@ -38,6 +38,7 @@ comes from them is how much the model bends within the state's uncertainty.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -420,8 +421,11 @@ class PaperFilter:
             np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),  # R of (60), Table IV
             SPREAD,
             BENT if paper.iterated else math.inf,
-            *(np.empty((rows, 2 * self._size + 1)) for rows in (3 * n, self._size - 2 * n, 3 * n)),
         )
+
+    def _with_room(self) -> Packed:
+        """The settings with the room, which is no part of the filter: a step changes nothing of it."""
+        return (*self._packed, *_room(len(self.links), self._size))
 
     def start(self, mean: Vector, covariance: Matrix) -> Moments:
         """From a published mean (4N + 4,) and covariance; masses and inertias without variance are held.
@@ -448,7 +452,7 @@ class PaperFilter:
 
     def predict(self, moments: Moments, thrust: Vector, duration_s: float) -> Moments:
         """After that many seconds under thrusts (N,), N."""
-        return Moments(*predict(self._packed, *moments, thrust, duration_s), moments.free)
+        return Moments(*predict(self._with_room(), *moments, thrust, duration_s), moments.free)
 
     def update(
         self, moments: Moments, thrust: Vector, heard: Indices, measured: Matrix, thresholds: Vector = _OPEN
@@ -461,7 +465,7 @@ class PaperFilter:
         k = len(heard)
         seen = Seen(np.empty((k, 3)), np.empty((k, 3, 3)), np.empty((k, 2)))
         mean, covariance, free = moments
-        after = update(self._packed, mean, covariance, thrust, heard, measured, thresholds, tuple(seen))
+        after = update(self._with_room(), mean, covariance, thrust, heard, measured, thresholds, tuple(seen))
         return Moments(*after, free), seen
 
     def inflated(self, moments: Moments, factor: float) -> Moments:
@@ -478,3 +482,10 @@ class PaperFilter:
         mean[2 * n : 3 * n] = [wrap(heading) for heading in mean[2 * n : 3 * n]]
         covariance = moments.covariance * np.outer(scale, scale)
         return mean[places], covariance[np.ix_(places, places)]
+
+
+@lru_cache(maxsize=4)
+def _room(links: int, size: int) -> tuple[Matrix, Matrix, Matrix]:
+    """Shared by all filters of that size: kernels hold the interpreter's lock, so that no two run at a time."""
+    columns = 2 * size + 1
+    return np.empty((3 * links, columns)), np.empty((size - 2 * links, columns)), np.empty((3 * links, columns))
