@@ -56,7 +56,17 @@ def check_robot(
     UserError
         It has no simulator, and no recording was given.
     """
-    broken, tried = [], checks(robot, configuration, estimator, sensors)
+    broken = broken_promises(robot, configuration, estimator, sensors)
+    if broken:
+        told = "\n\n".join(f"{name}: {fault}" for name, fault in broken.items())
+        raise AssertionError(f"robot {robot.name!r} breaks the contract:\n\n{told}")
+
+
+def broken_promises(
+    robot: Robot, configuration: Any = None, estimator: str | None = None, sensors: Sequence[Series] | None = None
+) -> dict[str, str]:
+    """What a robot does not keep of the contract: the fault of each check by its name. As `check_robot` is given."""
+    broken, tried = {}, checks(robot, configuration, estimator, sensors)
     _ = tried[0].case.given.series  # without which nothing can be tried
     for check in tried:
         try:
@@ -64,11 +74,10 @@ def check_robot(
         except SkipTest:
             continue
         except AssertionError as error:
-            broken.append(f"{check}: {error}")
+            broken[str(check)] = str(error)
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, UserError) as error:
-            broken.append(f"{check}: {type(error).__name__}: {error}")
-    if broken:
-        raise AssertionError(f"robot {robot.name!r} breaks the contract:\n\n" + "\n\n".join(broken))
+            broken[str(check)] = f"{type(error).__name__}: {error}"
+    return broken
 
 
 def checks(
