@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,17 +11,22 @@ from numpy.typing import NDArray
 
 from hopper_estimation.estimators import readings_kernels, samples
 from hopper_estimation.estimators.filters import Filtered, FilterEntry, State, body_of, state_filter
-from hopper_estimation.estimators.samples import Messages, Taken
 from hopper_estimation.estimators.sensor_faults import rest_fault, sensor_faults
 from hopper_estimation.model.configuration import LOW_G, HopperConfiguration
 from hopper_estimation.model.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, POSE, Estimate, Measurement, PhaseEvent, Scanned
-from onboard_estimation.base.series import SET_POSE, Series
+from onboard_estimation.base.measurement import (
+    NANOSECONDS_PER_SECOND,
+    POSE,
+    Block,
+    Estimate,
+    FilteredBlock,
+    Measurement,
+    PhaseEvent,
+)
+from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.pipeline.bulk_record import FilteredRecording
 from onboard_estimation.pipeline.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
 from onboard_estimation.pipeline.sensor_trust import fault_news
-from onboard_estimation.pipeline.use_counters import UseCounters
 
 Array = NDArray[np.float64]
 
@@ -68,27 +71,15 @@ class HopperState(NamedTuple):
         Of the filter's kind; the first part has the phase.
     ground
         Below the robot.
+    trouble
+        Of its sensors, see `readings_kernels.trouble`.
     """
 
     sample: Records
     readings: Records
     vertical: State
     ground: Ground
-
-
-class _Block(NamedTuple):
-    """What came of messages: the state after them, E estimates and the stamps and numbers of their messages, events.
-
-    `is_sound`: all that is known of the events is numbers.
-    """
-
-    state: HopperState
-    means: Array
-    covariances: Array
-    stamps_ns: NDArray[np.int64]
-    made_of: NDArray[np.int64]
-    events: Sequence[PhaseEvent] = ()
-    is_sound: bool = True
+    trouble: int = 0
 
 
 class HopperEstimator(Estimator[HopperState]):
@@ -133,7 +124,7 @@ class HopperEstimator(Estimator[HopperState]):
 
     def sensor_faults(self, state: HopperState) -> dict[str, str]:
         """See `hopper_estimation.estimators.sensor_faults`."""
-        return sensor_faults(self._configuration, state.readings, state.ground.hops)
+        return sensor_faults(self._configuration, state.trouble)
 
     def step(self, state: HopperState, measurement: Measurement) -> Step:
         """Filter a message; an estimate at each sample, see `samples`."""
@@ -141,54 +132,26 @@ class HopperEstimator(Estimator[HopperState]):
             return Step(self._at_pose(state, measurement.value))
         if measurement.sensor not in samples.KIND_OF:
             return Step(state)
-        block = self._filtered(*self._taken(state, samples.messages_of([measurement])))
-        if not len(block.means):
-            return Step(block.state)
-        notices = fault_news(self.sensor_faults(state), self.sensor_faults(block.state), measurement.stamp_ns)
-        estimate = Estimate(measurement.stamp_ns, block.means[0], block.covariances[0])
-        return Step(block.state, estimate, events=(*block.events, *notices))
+        found, _ = self._filtered(state, Block.of([measurement]))
+        if not len(found.means):
+            return Step(found.state)
+        notices = fault_news(self.sensor_faults(state), self.sensor_faults(found.state), measurement.stamp_ns)
+        estimate = Estimate(measurement.stamp_ns, found.means[0], found.covariances[0])
+        return Step(found.state, estimate, events=(*found.events, *notices))
 
-    def scan(self, state: HopperState, measurements: Sequence[Measurement]) -> Scanned | None:
-        """Up to the last reading of the low-g sensor, with which a sample is taken."""
-        count = len(measurements)
-        while count and measurements[count - 1].sensor != LOW_G.sensor:
-            count -= 1
-        if not count or any(one.sensor == SET_POSE for one in measurements[:count]):
+    def filter_block(self, state: HopperState, block: Block) -> FilteredBlock | None:
+        """Up to the last reading of the low-g sensor, with which a sample is taken, or to a pose that is set."""
+        if SET_POSE in block.sensors:
+            poses = np.flatnonzero(block.kinds == block.sensors.index(SET_POSE))
+            block = block.rows(0, int(poses[0]) if len(poses) else len(block.kinds))
+        if LOW_G.sensor not in block.sensors:
             return None
-        block = self._filtered(*self._taken(state, samples.messages_of(measurements[:count])))
-        if self.sensor_faults(block.state) != self.sensor_faults(state):
-            return None  # what there is to be said is found one by one
-        found: list[tuple[Estimate | None, tuple[PhaseEvent, ...]]] = [(None, ())] * count
-        for row, place in enumerate(block.made_of.tolist()):
-            stamp_ns = measurements[place].stamp_ns
-            seen = tuple(one for one in block.events if one.seen_ns == stamp_ns) if block.events else ()
-            found[place] = Estimate(stamp_ns, block.means[row], block.covariances[row]), seen
-        return Scanned(block.state, found, block.means, block.covariances)
-
-    def filter_recording(
-        self, state: HopperState, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
-    ) -> FilteredRecording | None:
-        """The whole recording at once, cut where a pose was set."""
-        state, taken = self._taken(state, samples.recorded_messages(series, arrival))
-        poses = next((one for one in series if one.channel.sensor == SET_POSE), None)
-        set_ns = poses.stamps_ns if poses is not None else np.empty(0, dtype=np.int64)
-        cuts = [0, *np.searchsorted(taken.stamps_ns, set_ns, side="left").tolist(), len(taken.stamps_ns)]
-        blocks = []
-        for number, (start, stop) in enumerate(pairwise(cuts)):
-            if number > 0 and poses is not None:
-                state = self._at_pose(state, poses.values[number - 1])
-            try:
-                blocks.append(self._filtered(state, Taken._make(column[start:stop] for column in taken)))
-            except FilterBreakdown:
-                return None
-            if not blocks[-1].is_sound:
-                return None  # touchdowns without a height: the pipeline leaves out what they came from
-            state = blocks[-1].state
-        means, covariances, stamps_ns = (
-            np.concatenate([getattr(one, name) for one in blocks]) for name in ("means", "covariances", "stamps_ns")
-        )
-        use = {one.channel.sensor: UseCounters(used=len(one.stamps_ns)) for one in series}
-        return FilteredRecording(stamps_ns, means, covariances, use, (), tuple(e for one in blocks for e in one.events))
+        lows = (block.kinds == block.sensors.index(LOW_G.sensor)).nonzero()[0]
+        if not len(lows):
+            return None
+        found, is_sound = self._filtered(state, block.rows(0, int(lows[-1]) + 1))
+        # What there is to be said is found one by one, and touchdowns without a height.
+        return found if is_sound and found.state.trouble == state.trouble else None
 
     def _at_pose(self, state: HopperState, value: Array) -> HopperState:
         """A known height: the drop begins there."""
@@ -200,27 +163,32 @@ class HopperEstimator(Estimator[HopperState]):
         vertical = self._filter.set_to(state.vertical, height, 0.0, covariance, DROP)
         return state._replace(vertical=vertical, ground=Ground())
 
-    def _taken(self, state: HopperState, messages: Messages) -> tuple[HopperState, Taken]:
-        """Messages, all of `samples.KINDS`; SensorsRefused where their sensors cannot be right."""
-        sample, readings = copied(state.sample), copied(state.readings)
-        taken = samples.take(self._settings, sample, readings, messages)
-        fault = rest_fault(self._configuration, readings)
-        if fault is not None:
-            raise SensorsRefused(fault)
-        return state._replace(sample=sample, readings=readings), taken
+    def _filtered(self, state: HopperState, block: Block) -> tuple[FilteredBlock, bool]:
+        """Samples, and whether all that is known of their events is numbers.
 
-    def _filtered(self, state: HopperState, taken: Taken) -> _Block:
-        """Samples."""
+        SensorsRefused where the sensors cannot be right.
+        """
+        sample, readings = copied(state.sample), copied(state.readings)
+        taken = samples.take(self._settings, sample, readings, block)
+        trouble = readings_kernels.trouble(self._settings, readings, state.ground.hops)
+        if trouble & readings_kernels.IMPOSSIBLE:
+            raise SensorsRefused(rest_fault(self._configuration, readings))
+        state = state._replace(sample=sample, readings=readings, trouble=trouble)
         if not len(taken.signals):
-            return _Block(state, np.empty((0, 2)), np.empty((0, 2, 2)), taken.stamps_ns, taken.made_of)
+            nothing = np.empty((0, 2)), np.empty((0, 2, 2))
+            return FilteredBlock(state, len(block.kinds), taken.made_of, *nothing), True
         vertical = tuple(map(copied, state.vertical))
         filtered = self._filter.run(self._entry.parameters, self._body, vertical, taken.signals)
         ground, above, events = self._along(state.ground, filtered, taken.stamps_ns)
         # One layout only: for another one numba would call its compiler back into a node that runs.
         means, covariances = _scaled(filtered.out, np.ascontiguousarray(above), self._scales, self._floors)
-        after = state._replace(vertical=vertical, ground=ground)
-        is_sound = all(np.isfinite(filtered.events[name]).all() for name in ("height", "velocity", "variance"))
-        return _Block(after, means, covariances, taken.stamps_ns, taken.made_of, events, is_sound)
+        if ground.hops != state.ground.hops:
+            trouble = readings_kernels.trouble(self._settings, readings, ground.hops)
+        state = state._replace(vertical=vertical, ground=ground, trouble=trouble)
+        is_sound = not events or all(
+            np.isfinite(filtered.events[name]).all() for name in ("height", "velocity", "variance")
+        )
+        return FilteredBlock(state, len(block.kinds), taken.made_of, means, covariances, tuple(events)), is_sound
 
     def _along(
         self, ground: Ground, filtered: Filtered, stamps_ns: NDArray[np.int64]

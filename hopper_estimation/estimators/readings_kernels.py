@@ -69,6 +69,12 @@ GYRO_MOVED_RAD_S = 0.02
 """What warming by seven degrees makes of an MPU-6050; hops that lean by 3 degrees at random feign a tenth of it."""
 ATTITUDE_S = 0.5
 """An attitude sensor that is silent for longer tells nothing."""
+SILENT_S = 1.0
+"""A high-g sensor that is silent for longer is told of."""
+IMPOSSIBLE, HIGH_AT_ODDS, HIGH_SILENT, HIGH_STUCK, LOW_STUCK, NOT_ZEROED, GYRO_MOVED, NO_ATTITUDE = (
+    1 << bit for bit in range(8)
+)
+"""Bits of `trouble`. `IMPOSSIBLE`: what was read at rest cannot be, see `sensor_faults.rest_fault`."""
 _STILL_M_S2 = 1.5
 _CLIPPED = 0.99
 _MOST_DRIFT_M_S2 = 0.6
@@ -153,6 +159,29 @@ def gyro_has_moved(r: Record) -> bool:
     """Whether the gyro's zero about level axes, as hops tell it, is not that of the last rest."""
     x, y = r.gyro[0] - r.rest_gyro[0], r.gyro[1] - r.rest_gyro[1]
     return x * x + y * y > GYRO_MOVED_RAD_S**2
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def trouble(settings: Records, readings: Records, hops: int) -> int:
+    """What is wrong with the sensors, a bit for each trouble; 0: nothing. `hops`: touchdowns so far."""
+    r, stuck = readings[0], settings[0].stuck_readings
+    begun = r.zeroed > 0.0 or hops > 0
+    found = IMPOSSIBLE if r.fault != 0.0 else 0
+    if r.at_odds > 0.0:
+        found |= HIGH_AT_ODDS
+    elif r.high_silent > SILENT_S and (begun or r.high_silent < np.inf):  # infinite before its first reading
+        found |= HIGH_SILENT
+    elif r.equal[1] >= stuck:
+        found |= HIGH_STUCK
+    if r.equal[0] >= stuck:
+        found |= LOW_STUCK
+    elif hops > 0 and r.zeroed == 0.0:
+        found |= NOT_ZEROED
+    elif gyro_has_moved(r):
+        found |= GYRO_MOVED
+    if ATTITUDE_S < r.attitude < np.inf:
+        found |= NO_ATTITUDE
+    return found
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

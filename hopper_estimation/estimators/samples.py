@@ -9,7 +9,7 @@ One compiled loop does that of messages that arrived together, be they a live bl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +20,8 @@ from hopper_estimation.estimators import readings_kernels
 from hopper_estimation.estimators.readings_kernels import read
 from hopper_estimation.model import configuration as robot
 from hopper_estimation.model.phases import SIGNAL, Array, Record, Records, layout, new_state
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.base.series import Series
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Block
+from onboard_estimation.base.series import Series, blocks_of
 from onboard_estimation.pipeline.reading_limits import finite_readings
 
 Integers = NDArray[np.int64]
@@ -60,25 +60,6 @@ last_ns, last_low_ns
 """
 
 
-class Messages(NamedTuple):
-    """M messages in the order in which they are filtered.
-
-    Attributes
-    ----------
-    kinds
-        (M,) int8.
-    layout
-        (6, 3) by kind: where in `stamps_ns` and in `values` its messages begin, and how many values each has.
-    stamps_ns, values
-        (M,) and all of them one after another, kind by kind.
-    """
-
-    kinds: NDArray[np.int8]
-    layout: Integers
-    stamps_ns: Integers
-    values: Array
-
-
 class Taken(NamedTuple):
     """What came of messages: N samples.
 
@@ -103,52 +84,12 @@ def nothing_arrived() -> Records:
     return new_state(SAMPLE, up=nan, goal=nan, thrust=nan, leg=nan, last_ns=_NEVER, last_low_ns=_NEVER)
 
 
-def messages_of(measurements: Sequence[Measurement]) -> Messages:
-    """Of measurements, all of `KINDS`."""
-    kinds = [KIND_OF[one.sensor] for one in measurements]
-    parts = []
-    for kind in sorted(set(kinds)):
-        ours = [one for one, its in zip(measurements, kinds, strict=True) if its == kind]
-        parts.append((kind, np.array([one.stamp_ns for one in ours]), np.array([one.value for one in ours])))
-    return _in_order(np.array(kinds, dtype=np.int8), parts)
-
-
-def recorded_messages(series: Sequence[Series], arrival: Integers | None = None) -> Messages:
-    """Of a whole recording.
-
-    Parameters
-    ----------
-    series
-        Each sensor's rows in the order of their stamps.
-    arrival
-        (M,) number of the series of each message, in the order in which they are filtered; None: by their stamps.
-    """
-    kind_of = np.array([KIND_OF.get(one.channel.sensor, -1) for one in series], dtype=np.int8)
-    used = sorted((kind, number) for number, kind in enumerate(kind_of.tolist()) if kind >= 0)
-    parts = [(kind, series[number].stamps_ns, series[number].values) for kind, number in used]
-    if arrival is not None:
-        kinds = kind_of[arrival]
-        return _in_order(kinds[kinds >= 0], parts)
-    kinds = np.repeat(np.array([kind for kind, *_ in parts], np.int8), [len(stamps_ns) for _, stamps_ns, _ in parts])
-    stamps_ns = np.concatenate([np.empty(0, np.int64), *(one for _, one, _ in parts)])
-    return _in_order(kinds[np.argsort(stamps_ns, kind="stable")], parts)
-
-
-def _in_order(kinds: NDArray[np.int8], parts: Sequence[tuple[int, Integers, Array]]) -> Messages:
-    """Messages of these kinds (M,), in that order, from kind, stamps and values (K, d) of each kind that there is."""
-    layout, stamps_ns, values = np.zeros((len(KINDS), 3), dtype=np.int64), [np.empty(0, np.int64)], [np.empty(0)]
-    for kind, its_ns, its_values in parts:
-        layout[kind] = sum(map(len, stamps_ns)), sum(map(len, values)), its_values.shape[1]
-        stamps_ns.append(its_ns)
-        values.append(its_values.ravel())
-    return Messages(kinds, layout, np.concatenate(stamps_ns), np.concatenate(values))
-
-
-def take(settings: Records, sample: Records, readings: Records, messages: Messages) -> Taken:
+def take(settings: Records, sample: Records, readings: Records, block: Block) -> Taken:
     """What filters take of messages; `sample` and `readings`, a state of `readings_kernels`, are changed."""
-    most = int(np.count_nonzero(messages.kinds >= HIGH))
-    signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
-    count = _take_all(settings, sample, readings, *messages, signals, stamps_ns, made_of)
+    kind_of = np.array([KIND_OF.get(sensor, -1) for sensor in block.sensors])
+    count = len(block.kinds)
+    signals, stamps_ns, made_of = np.empty(count, SIGNAL), np.empty(count, np.int64), np.empty(count, np.int64)
+    count = _take_all(settings, sample, readings, kind_of, *block[2:], signals, stamps_ns, made_of)
     return Taken(signals[:count], stamps_ns[:count], made_of[:count])
 
 
@@ -161,11 +102,19 @@ def ordered(one: Series) -> Series:
     return one
 
 
+def parts_of(settings: Records, readings: Records, series: Sequence[Series]) -> Iterator[Taken]:
+    """The samples of a whole recording, part by part; `readings`, a state of `readings_kernels`, is changed."""
+    sample = nothing_arrived()
+    used = sorted((one for one in series if one.channel.sensor in KIND_OF), key=lambda one: KIND_OF[one.channel.sensor])
+    return (take(settings, sample, readings, block) for block in blocks_of(used))
+
+
 def taken_of(configuration: robot.HopperConfiguration, series: Sequence[Series]) -> tuple[Taken, Records]:
     """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
     readings = readings_kernels.new_state()
-    settings = readings_kernels.reading_settings(configuration)
-    return take(settings, nothing_arrived(), readings, recorded_messages(series)), readings
+    parts = list(parts_of(readings_kernels.reading_settings(configuration), readings, series))
+    nothing = np.empty(0, SIGNAL), np.empty(0, np.int64), np.empty(0, np.int64)
+    return Taken(*map(np.concatenate, zip(nothing, *parts, strict=True))), readings
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -173,26 +122,22 @@ def _take_all(
     settings: Records,
     samples: Records,
     readings: Records,
-    kinds: NDArray[np.int8],
-    layout: Integers,
+    kind_of: Integers,
+    kinds: Integers,
     messages_ns: Integers,
     values: Array,
     signals: Records,
     stamps_ns: Integers,
     made_of: Integers,
 ) -> int:
-    """Messages one after another; how many samples were written."""
+    """Messages one after another; how many samples were written. `kind_of`: kinds here by the block's, -1: none."""
     known, sample, r, n = settings[0], samples[0], readings[0], 0
-    row, first = layout[:, 0].copy(), layout[:, 1].copy()
     for k in range(len(kinds)):
-        kind = kinds[k]
-        stamp_ns = messages_ns[row[kind]]
-        if _add(known, sample, kind, stamp_ns, values[first[kind] :]):
+        kind = kind_of[kinds[k]]
+        if kind >= 0 and _add(known, sample, kind, messages_ns[k], values[k]):
             read(known, r, sample, signals[n])
-            stamps_ns[n], made_of[n] = stamp_ns, k
+            stamps_ns[n], made_of[n] = messages_ns[k], k
             n += 1
-        row[kind] += 1
-        first[kind] += layout[kind, 2]
     return n
 
 

@@ -8,6 +8,7 @@ wherever one cannot be used.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation.estimators import readings_kernels as readings
 from hopper_estimation.estimators.filters import BIAS_NAMES, ENCODER_NAMES
-from hopper_estimation.estimators.samples import ordered, taken_of
+from hopper_estimation.estimators.samples import ordered, parts_of
 from hopper_estimation.model.configuration import ATTITUDE, HIGH_G, LEG, LOW_G, MOTORS, HopperConfiguration
 from hopper_estimation.model.phases import Records
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
@@ -39,8 +40,6 @@ _NOT_ZEROED = (
     "taken as zero"
 )
 _ABOUT_ONE = 0.2
-_SILENT_S = 1.0
-"""Shorter gaps are bridged, and not worth a sentence."""
 _CLIPPED, _MANY_CLIPPED = 0.99, 0.001
 _MUCH = 0.01
 """Share of the run from which on a silent or stuck sensor is worth a sentence."""
@@ -55,35 +54,19 @@ _WITHOUT = {
 }
 
 
-def sensor_faults(configuration: HopperConfiguration, state: Records, hops: int) -> dict[str, str]:
-    """A sentence by sensor, without a full stop; empty where all is well.
-
-    Parameters
-    ----------
-    state
-        (1,) of `readings_kernels`.
-    hops
-        Touchdowns so far.
-    """
-    sensors, low, high = configuration.sensors, LOW_G.sensor, HIGH_G.sensor
-    begun = state[0]["zeroed"] > 0.0 or hops > 0
-    silent_s = state[0]["high_silent"]
-    found = {}
-    if state[0]["at_odds"] > 0.0:
-        found[high] = AT_ODDS
-    elif silent_s > _SILENT_S and (begun or silent_s < np.inf):  # infinite before its first reading
-        found[high] = _SILENT
-    elif state[0]["equal"][1] >= sensors.stuck_readings:
-        found[high] = _STUCK.format(high, low)
-    if state[0]["equal"][0] >= sensors.stuck_readings:
-        found[low] = _STUCK.format(low, high)
-    elif hops > 0 and state[0]["zeroed"] == 0.0:
-        found[low] = _NOT_ZEROED.format(sensors.rest_s)
-    elif readings.gyro_has_moved(state[0]):
-        found[low] = GYRO_MOVED
-    if readings.ATTITUDE_S < state[0]["attitude"] < np.inf:
-        found[ATTITUDE.sensor] = _NO_ATTITUDE
-    return found
+def sensor_faults(configuration: HopperConfiguration, trouble: int) -> dict[str, str]:
+    """A sentence by sensor, without a full stop, by the bits of `readings_kernels.trouble`; empty where all is well."""
+    low, high = LOW_G.sensor, HIGH_G.sensor
+    words = {
+        readings.HIGH_AT_ODDS: (high, AT_ODDS),
+        readings.HIGH_SILENT: (high, _SILENT),
+        readings.HIGH_STUCK: (high, _STUCK.format(high, low)),
+        readings.LOW_STUCK: (low, _STUCK.format(low, high)),
+        readings.NOT_ZEROED: (low, _NOT_ZEROED.format(configuration.sensors.rest_s)),
+        readings.GYRO_MOVED: (low, GYRO_MOVED),
+        readings.NO_ATTITUDE: (ATTITUDE.sensor, _NO_ATTITUDE),
+    }
+    return dict(words[bit] for bit in words if trouble & bit)
 
 
 def rest_fault(configuration: HopperConfiguration, state: Records) -> str | None:
@@ -148,7 +131,9 @@ def sensor_notes(
         yield from _silent_or_stuck(configuration, one, span_ns)
     if HIGH_G.sensor in found:
         yield from _clipped(configuration.sensors.high_range_m_s2, np.abs(found[HIGH_G.sensor].values[:, 5]))
-    state = taken_of(configuration, list(found.values()))[1][0]
+    at_end = readings.new_state()
+    deque(parts_of(readings.reading_settings(configuration), at_end, list(found.values())), maxlen=0)
+    state = at_end[0]
     if state["at_odds_s"] > 0.0:
         run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
         left_out = f"It was left out for {state['at_odds_s']:.1f} of {run_s:.1f} s."

@@ -39,6 +39,7 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.reproduced import Item, Outcome, Paper
 from onboard_estimation.contract.result import Panel
 from onboard_estimation.contract.trained import ReportTable
+from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.report.charts import Charts, charts_of
 from onboard_estimation.report.plots import SERIES, add_legend, charts_figure, panels_of
 
@@ -138,8 +139,8 @@ def _shipped(entry: FilterEntry, recording: LoadedRecording, trial: Trial, told_
     """(N,) ground under each true touchdown, by the estimator as a user has it: standing height below its events."""
     configuration = replace(CONFIGURATION, ground_changes=True, ground_step_stddev_m=told_m)
     estimator = HopperEstimator(configuration, "kf1", entry)
-    run = estimator.filter_recording(estimator.start(None), recording.series, recording.arrival, 0.0)
-    assert run is not None
+    run = Pipeline(estimator)
+    run.run(recording.measurements())
     landed = [(one.seen_ns, one.height_m) for one in run.events if one.name == EVENTS[TOUCHDOWN]]
     seen_ns, height_m = np.array(landed, dtype=np.float64).T
     start_ns = int(recording.tracks[configuration.truth_body].stamps_ns[0])

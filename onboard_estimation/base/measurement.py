@@ -91,23 +91,100 @@ class PhaseEvent(NamedTuple):
     height_m: float = math.nan
 
 
-class Scanned(NamedTuple):
-    """Measurements that were filtered at once.
+class Block(NamedTuple):
+    """M readings in the order in which a filter takes them.
+
+    Attributes
+    ----------
+    sensors, sizes
+        Names, and how many elements the values of each have.
+    kinds
+        (M,) int64: which of the sensors each is of.
+    stamps_ns
+        (M,) int64, nanoseconds since the epoch.
+    values
+        (M, W) float64, see `Measurement`; zeros behind those that are shorter than the widest.
+    """
+
+    sensors: tuple[str, ...]
+    sizes: tuple[int, ...]
+    kinds: NDArray[np.int64]
+    stamps_ns: NDArray[np.int64]
+    values: Matrix
+
+    @classmethod
+    def of(cls, measurements: Sequence[Measurement]) -> Block:
+        """Of measurements; those of one sensor have values of one size."""
+        sizes: dict[str, int] = {}
+        for one in measurements:
+            sizes[one.sensor] = len(one.value)
+        sensors = tuple(sizes)
+        values = np.zeros((len(measurements), max(sizes.values(), default=0)))
+        for row, one in zip(values, measurements, strict=True):
+            row[: len(one.value)] = one.value
+        kinds = [sensors.index(one.sensor) for one in measurements]
+        stamps_ns = [one.stamp_ns for one in measurements]
+        return cls(sensors, tuple(sizes.values()), np.array(kinds), np.array(stamps_ns), values)
+
+    def rows(self, start: int, stop: int) -> Block:
+        """Some of them, that follow each other."""
+        kinds, stamps_ns, values = (column[start:stop] for column in self[2:])
+        return self._replace(kinds=kinds, stamps_ns=stamps_ns, values=values)
+
+    def measurement(self, number: int) -> Measurement:
+        """One of them."""
+        kind = int(self.kinds[number])
+        return Measurement(
+            int(self.stamps_ns[number]), self.sensors[kind], self.values[number, : self.sizes[kind]].copy()
+        )
+
+
+class Innovations(NamedTuple):
+    """What I updates of a block saw, see `onboard_estimation.filtering.gating.Innovation`.
+
+    Attributes
+    ----------
+    of
+        (I,) int64: numbers of the readings.
+    value, stddev
+        (I, m) measured minus predicted, and what its elements are divided by to be normalised.
+    nis, accepted
+        (I,) NIS, and whether the state was corrected.
+    """
+
+    of: NDArray[np.int64]
+    value: Matrix
+    stddev: Matrix
+    nis: Vector
+    accepted: NDArray[np.bool_]
+
+
+class FilteredBlock(NamedTuple):
+    """What came of readings that were filtered at once.
 
     Attributes
     ----------
     state
         After them.
-    found
-        Of each of them, its estimate, if it gave one, and events; there may be fewer of them than were given.
+    count
+        How many they are, from the first of the block; the last of them gave an estimate.
+    made_of
+        (E,) int64, rising: number of the reading that each estimate came with.
     means, covariances
-        (E, a) and (E, n, n): those of all these estimates once more, to be looked at together.
+        (E, a) and (E, n, n), see `Estimate`.
+    events
+        In the order of being seen.
+    innovations
+        None of a filter without; readings without one are used as they are.
     """
 
     state: Any
-    found: Sequence[tuple[Estimate | None, tuple[PhaseEvent, ...]]]
+    count: int
+    made_of: NDArray[np.int64]
     means: Matrix
     covariances: NDArray[np.float64]
+    events: tuple[PhaseEvent, ...] = ()
+    innovations: Innovations | None = None
 
 
 _POSITION = (("x", "m"), ("y", "m"), ("z", "m"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Channel, Limit, Vector
+from onboard_estimation.base.measurement import IMU_PARTS, NANOSECONDS_PER_SECOND, Block, Channel, Limit, Vector
 
 # Messages of whole recordings as arrays: what simulators give, and what evaluations read from bags.
 
@@ -28,6 +28,39 @@ class Series:
     def rows(self, rows: NDArray[np.int64] | slice) -> Series:
         """With some of its messages only, or in another order."""
         return replace(self, stamps_ns=self.stamps_ns[rows], values=self.values[rows])
+
+
+MOST_AT_ONCE = 8192
+"""Readings of a block of a recording."""
+
+
+def blocks_of(series: Sequence[Series], arrival: NDArray[np.int64] | None = None) -> Iterator[Block]:
+    """The readings of a recording in blocks.
+
+    Parameters
+    ----------
+    series
+        Each sensor's rows in the order of their stamps.
+    arrival
+        (M,) number of the series of each reading, in the order in which they are filtered; None: by their stamps, of
+        one instant in the order of the series.
+    """
+    sensors, sizes = tuple(one.channel.sensor for one in series), tuple(one.values.shape[1] for one in series)
+    if arrival is None:
+        numbers = np.repeat(np.arange(len(series)), [len(one.stamps_ns) for one in series])
+        stamps_ns = [np.empty(0, np.int64), *(one.stamps_ns for one in series)]
+        arrival = numbers[np.argsort(np.concatenate(stamps_ns), kind="stable")]
+    taken = [0] * len(series)
+    for start in range(0, len(arrival), MOST_AT_ONCE):
+        kinds = arrival[start : start + MOST_AT_ONCE].astype(np.int64)
+        heard = np.unique(kinds).tolist()
+        stamps, values = np.empty(len(kinds), np.int64), np.zeros((len(kinds), max(sizes[kind] for kind in heard)))
+        for kind in heard:
+            places = np.flatnonzero(kinds == kind)
+            rows = slice(taken[kind], taken[kind] + len(places))
+            stamps[places], values[places, : sizes[kind]] = series[kind].stamps_ns[rows], series[kind].values[rows]
+            taken[kind] = rows.stop
+        yield Block(sensors, sizes, kinds, stamps, values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.pipeline.buffer import MeasurementBuffer
+from onboard_estimation.pipeline.buffer import Filtered, MeasurementBuffer
 
 Rows = NDArray[np.float64]
 
@@ -192,13 +192,15 @@ def clock_parts(
 class _Nothing:
     """A filter that does nothing: the buffer's rules are all that is wanted."""
 
+    most_at_once = 0
+
     def rank(self, sensor: str) -> int:
         return 0
 
-    def step(self, state: Any, measurement: Measurement) -> tuple[Any, None, tuple[()]]:
-        return state, None, ()
+    def step(self, state: Any, measurement: Measurement) -> Filtered:
+        return Filtered(state, 1, (), (), None)
 
-    def scan(self, state: Any, measurements: Sequence[Measurement]) -> None:
+    def several(self, state: Any, measurements: Sequence[Measurement]) -> None:
         return None
 
     def restarted(self, state: Any) -> Any:

@@ -16,10 +16,8 @@ from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.trained import Smoothed
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.judging.told import Told, watched
-from onboard_estimation.pipeline.bulk_record import from_start, in_filter_order
-from onboard_estimation.pipeline.estimator import BulkFilter, Estimator
+from onboard_estimation.pipeline.bulk_record import in_filter_order
 from onboard_estimation.pipeline.pipeline import Pipeline
-from onboard_estimation.pipeline.use_counters import UseCounters, sensor_table
 
 Rows = NDArray[np.float64]
 
@@ -156,21 +154,20 @@ def replay(
         estimator = Smoothed[Any].of(robot).smoother(configuration, estimator_name)
     else:
         estimator = robot.estimator(configuration, estimator_name)
-        if bulk and not watch and (found := at_once(estimator, recording, lag_s, channels, initial)) is not None:
-            return found
-    pipeline = Pipeline(estimator, channels, initial, lag_s)
-    record, told = Record(), list[Told]()
-    measurements = recording.measurements()
-    if watch:
-        measurements = watched(pipeline, measurements, told)
-    pipeline.run(measurements, record, deferred=not watch)
+    pipeline = Pipeline(estimator, channels, initial, lag_s, in_blocks=bulk)
+    told = list[Told]()
+    record = None if watch or smooth else at_once(pipeline, recording, lag_s, channels)
+    if record is None:
+        kept, measurements = Record(), recording.measurements()
+        if watch:
+            measurements = watched(pipeline, measurements, told)
+        pipeline.run(measurements, kept, deferred=not watch)
+        record = EstimateSeries.of(pipeline.smoothed() if smooth else kept)
     if pipeline.refusal is not None:
         raise UserError(pipeline.refusal)
-    if smooth:
-        record = Record(pipeline.smoothed())
     return Replayed(
         pipeline.space,
-        EstimateSeries.of(record),
+        record,
         pipeline.statistics(),
         tuple(pipeline.messages),
         pipeline.events,
@@ -181,32 +178,22 @@ def replay(
 
 
 def at_once(
-    estimator: Estimator[Any],
-    recording: LoadedRecording,
-    lag_s: float,
-    channels: Sequence[Channel] = (),
-    initial: Estimate | None = None,
-) -> Replayed | None:
+    pipeline: Pipeline, recording: LoadedRecording, lag_s: float, channels: Sequence[Channel] = ()
+) -> EstimateSeries | None:
     """The record from the estimator's kernel over arrays; None where it has none, or not for this recording."""
-    if not isinstance(estimator, BulkFilter):
+    if not pipeline.takes_blocks:
         return None
     ordered = in_filter_order(recording.series, recording.arrival, lag_s, channels)
     if ordered is None:
         return None
-    if initial is not None:
-        ordered = from_start(ordered, initial.stamp_ns)
-    found = estimator.filter_recording(estimator.start(initial), ordered.series, ordered.arrival, lag_s)
-    # A sum is finite where all of its terms are.
-    if found is None or not np.isfinite([found.means.sum(), found.covariances.sum()]).all():
-        return None  # the pipeline puts a filter that broke down back to its last good state
-    found, use = found.one_a_stamp(), dict(found.use)
-    for sensor, before in ordered.before.items():
-        filtered = use.get(sensor, UseCounters())
-        use[sensor] = filtered._replace(used=filtered.used + before.used, left_out=filtered.left_out + before.left_out)
-    return Replayed(
-        estimator.space,
-        EstimateSeries(found.stamps_ns, found.means, found.covariances),
-        sensor_table(ordered.counters, use, ordered.check),
-        ordered.messages + found.messages,
-        found.events,
-    )
+    size, dimension = len(pipeline.space.origin()), pipeline.space.dimension
+    found = pipeline.run_ordered(ordered)
+    if dimension > LARGE_STATE:
+        rows = (row for block in found for row in zip(*block, strict=True))
+        return EstimateSeries.of(Record(Estimate(int(stamp_ns), *moments) for stamp_ns, *moments in rows))
+    nothing = np.empty(0, np.int64), np.empty((0, size)), np.empty((0, dimension, dimension))
+    stamps_ns, means, covariances = map(np.concatenate, zip(nothing, *found, strict=True))
+    last = np.append(stamps_ns[1:] != stamps_ns[:-1], True)[: len(stamps_ns)]
+    if not last.all():
+        stamps_ns, means, covariances = stamps_ns[last], means[last], covariances[last]
+    return EstimateSeries(stamps_ns, means, covariances)

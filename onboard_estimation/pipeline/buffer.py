@@ -33,27 +33,58 @@ state before it, and a late one goes back to that.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent, Scanned
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
+
+
+class Filtered(NamedTuple):
+    """What came of readings that were filtered.
+
+    Attributes
+    ----------
+    state
+        After them.
+    count
+        How many they are.
+    estimates, events
+        Those that they gave, in order.
+    newest
+        The estimate that the last of them gave; None: it gave none.
+    """
+
+    state: Any
+    count: int
+    estimates: Sequence[Estimate]
+    events: Sequence[PhaseEvent]
+    newest: Estimate | None
 
 
 class Replayable(Protocol):
-    """What the buffer needs of a filter: pure functions over states that it keeps."""
+    """What the buffer needs of a filter: pure functions over states that it keeps.
+
+    Attributes
+    ----------
+    most_at_once
+        So many measurements it takes at once; 0: it takes them one by one.
+    """
+
+    @property
+    def most_at_once(self) -> int: ...
 
     def rank(self, sensor: str) -> int:
         """Order of the sensor among measurements with the same stamp (commands before the sensors they move)."""
 
-    def step(self, state: Any, measurement: Measurement) -> tuple[Any, Estimate | None, tuple[PhaseEvent, ...]]:
-        """The state after the next measurement in order; an estimate and events where it gave some."""
+    def step(self, state: Any, measurement: Measurement) -> Filtered:
+        """The next measurement in order."""
 
-    def scan(self, state: Any, measurements: Sequence[Measurement]) -> Scanned | None:
-        """Some of the next measurements in order at once, with what their steps would give; None: one by one."""
+    def several(self, state: Any, measurements: Sequence[Measurement]) -> Filtered | None:
+        """Some of the next measurements in order at once, as their steps would; None: the first is to be a step."""
 
     def restarted(self, state: Any) -> Any:
         """That state with all measurements forgotten, those that settled aside."""
@@ -109,21 +140,20 @@ class BufferCounters:
         self.stamps += 1
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A measurement of the window; what was before it and what came of it hold once it was filtered in order."""
+class _Run(NamedTuple):
+    """Measurements of the window that were filtered at once: the first of them, what was before it, what came of them.
 
-    measurement: Measurement
-    before: Any = None
-    estimate: Estimate | None = None
-    events: tuple[PhaseEvent, ...] = ()
+    A late measurement that belongs among them goes back to the first.
+    """
+
+    start: int
+    before: Any
+    filtered: Filtered
 
 
 Key = tuple[int, int, str]
-_AT_ONCE = object()
-"""In the place of what was before a measurement that was filtered at once with those before it: go back to these."""
-_AT_ONCE_MOST = 16
-"""Of measurements that are filtered once more: a late one goes back to the first of them."""
+_AT_ONCE = 16
+"""Measurements that are filtered once more at a time, at most: a late one goes back to the first of them."""
 
 
 @dataclass
@@ -165,16 +195,16 @@ class MeasurementBuffer:
     counters: defaultdict[str, BufferCounters] = field(default_factory=lambda: defaultdict(BufferCounters))
     clock_jumps: int = 0
     _keys: list[Key] = field(default_factory=list)
-    _entries: list[_Entry] = field(default_factory=list)
+    _window: list[Measurement] = field(default_factory=list)
+    _runs: list[_Run] = field(default_factory=list)
     _settled: Settled = field(default_factory=lambda: Settled([], []))
     _suspects: list[Measurement] = field(default_factory=list)
     _filtered: int = 0
-    _stands_at: int | None = 0
+    _is_ahead: bool = False
     _earned: int = 0
 
-    # The first `_filtered` entries have been filtered in order. The state is that after the first `_stands_at`, or,
-    # with None, ahead: it has seen the newest measurement, but late ones before it wait. One can go back: where it does
-    # not stand after the filtered ones, the entry that follows them knows what was before it.
+    # The first `_filtered` measurements of the window have been filtered in order, in `_runs`; `_at` is the state after
+    # them. The filter's own is the same, or it is ahead: it has seen the newest one, but late ones before that wait.
 
     def __post_init__(self) -> None:
         self._lag_ns = round(self.lag_s * NANOSECONDS_PER_SECOND)
@@ -185,6 +215,7 @@ class MeasurementBuffer:
                 f"a lag of {self.lag_s:g} s is not allowed: it has to be 0 s or more and less than a clock jump, "
                 f"{self.clock_jump_s:g} s"
             )
+        self._at = self.state
 
     def add(self, measurement: Measurement, deferred: bool = False) -> Estimate | None:
         """Take a measurement as it arrives.
@@ -216,24 +247,23 @@ class MeasurementBuffer:
 
     def add_all(self, measurements: Sequence[Measurement]) -> list[Estimate]:
         """Take measurements that arrived together, as `add` takes one after another; at once as far as possible."""
-        found = []
+        found: list[Estimate] = []
         while measurements:
-            count = 0
-            keys = self._follow(measurements) if len(measurements) > 1 else []
-            scanned = self.filtering.scan(self.state, measurements) if keys else None
-            if scanned is not None:
-                found += self._append(measurements, keys, scanned)
-                count = len(scanned.found)
-            if not count:
+            keys = self._follow(measurements) if self.filtering.most_at_once and len(measurements) > 1 else []
+            several = self.filtering.several(self.state, measurements) if keys else None
+            if several is None:
                 estimate, count = self.add(measurements[0]), 1
-                if estimate is not None:
-                    found.append(estimate)
+                found += [estimate] if estimate is not None else []
+            else:
+                count = several.count
+                self._append(measurements[:count], keys[:count], several)
+                found += several.estimates
             measurements = measurements[count:]
         return found
 
     def _follow(self, measurements: Sequence[Measurement]) -> list[Key]:
         """Their keys, where they follow, in order and without a jump, on measurements that were filtered in order."""
-        if not self._keys or self._suspects or not self._filtered == self._stands_at == len(self._keys):
+        if not self._keys or self._suspects or self._filtered != len(self._keys):
             return []
         before, keys = self._keys[-1], [self._key(measurement) for measurement in measurements]
         for key in keys:
@@ -242,21 +272,24 @@ class MeasurementBuffer:
             before = key
         return keys
 
-    def _append(self, measurements: Sequence[Measurement], keys: list[Key], scanned: Scanned) -> list[Estimate]:
-        """Keep those that were filtered at once; their estimates."""
-        before: Any = self.state
-        for measurement, key, (estimate, events) in zip(measurements, keys, scanned.found, strict=False):
+    def _append(self, measurements: Sequence[Measurement], keys: list[Key], filtered: Filtered) -> None:
+        """Keep those that were filtered at once."""
+        for measurement in measurements:
             counters = self.counters[measurement.sensor]
             counters.received += 1
             counters.see(measurement.stamp_ns)
             self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement - 1
-            self._keys.append(key)
-            self._entries.append(_Entry(measurement, before, estimate, events))
-            before = _AT_ONCE
-        self.state = scanned.state
-        self._filtered = self._stands_at = len(self._entries)
+        self._keys += keys
+        self._window += measurements
+        self._take(filtered)
+        self.state = self._at
         self._settle_old()
-        return [estimate for estimate, _ in scanned.found if estimate is not None]
+
+    def _take(self, filtered: Filtered) -> None:
+        """Keep what came of the next of the window."""
+        self._runs.append(_Run(self._filtered, self._at, filtered))
+        self._at = filtered.state
+        self._filtered += filtered.count
 
     def take_settled(self) -> Settled:
         """Estimates and events that can no longer change, each handed out once."""
@@ -268,14 +301,14 @@ class MeasurementBuffer:
     def flush(self) -> Settled:
         """Settle everything, as at the end of a recording, and hand it out."""
         self._drop_suspects()
-        self._settle(len(self._entries))
+        self._settle(len(self._window))
         return self.take_settled()
 
     def restart(self) -> None:
         """Settle everything and start with an empty window."""
         self._drop_suspects()
-        self._settle(len(self._entries))
-        self.state = self.filtering.restarted(self.state)
+        self._settle(len(self._window))
+        self.state = self._at = self.filtering.restarted(self.state)
         for counters in self.counters.values():
             counters.stamps = counters.first_ns = counters.last_ns = 0
 
@@ -289,74 +322,62 @@ class MeasurementBuffer:
         counters = self.counters[measurement.sensor]
         if not newest and self._keys[place] == key:
             counters.duplicates += 1
-            kept = self._entries[place].measurement
-            if measurement.value.tobytes() < kept.value.tobytes():
-                self._entries[place].measurement = measurement
+            if measurement.value.tobytes() < self._window[place].value.tobytes():
+                self._window[place] = measurement
                 self._mend(place, deferred)
             return None
         counters.see(measurement.stamp_ns)
+        in_order = self._filtered == len(self._window)
+        self._keys.insert(place, key)
+        self._window.insert(place, measurement)
         if not newest:
             counters.late += 1
-            self._keys.insert(place, key)
-            self._entries.insert(place, _Entry(measurement, self._entries[place].before))
             self._mend(place, deferred)
             return None
-        entry = _Entry(measurement)
-        if not deferred and self._stands_at == self._filtered == len(self._entries):  # nothing waits before it
-            entry.before = self.state
-            self.state, entry.estimate, entry.events = self.filtering.step(self.state, measurement)
+        estimate = None
+        if not deferred and in_order:  # nothing waits before it
+            self._take(self.filtering.step(self.state, measurement))
+            self.state, estimate = self._at, self._runs[-1].filtered.newest
             self._earned -= 1
-            self._filtered = self._stands_at = len(self._entries) + 1
-        self._keys.append(key)
-        self._entries.append(entry)
-        estimate = entry.estimate if deferred or self._filtered == len(self._entries) else self._filter_newest()
+        elif not deferred:
+            estimate = self._filter_newest()
         self._settle_old()
         return estimate
 
     def _filter_newest(self) -> Estimate | None:
-        """Filter the last entry: in order where that can be paid, else on top of what the filter has seen so far."""
-        entry = self._entries[-1]
-        if len(self._entries) - self._filtered <= max(1, self._earned):
-            self._filter(len(self._entries))
-            return entry.estimate
-        if self._stands_at == self._filtered:
-            self._entries[self._filtered].before = self.state
-        self._stands_at = None
+        """Filter the last one: in order where that can be paid, else on top of what the filter has seen so far."""
+        if len(self._window) - self._filtered <= max(1, self._earned):
+            self._filter(len(self._window))
+            return self._runs[-1].filtered.newest
+        self._is_ahead = True
         self._earned -= 1
-        self.state, estimate, _ = self.filtering.step(self.state, entry.measurement)
-        return estimate
+        step = self.filtering.step(self.state, self._window[-1])
+        self.state = step.state
+        return step.newest
 
     def _mend(self, place: int, deferred: bool) -> None:
         """Take note that what stands from this place on has not been filtered in order; do so where it can be paid."""
-        if place < self._filtered:
-            while self._entries[place].before is _AT_ONCE:
-                place -= 1
-            self._filtered = place
-        if not deferred and len(self._entries) - self._filtered <= self._earned:
-            self._filter(len(self._entries))
+        while self._runs and place < self._filtered:
+            self._filtered, self._at, _ = self._runs.pop()
+        self._is_ahead = self._is_ahead or self._at is not self.state
+        if not deferred and len(self._window) - self._filtered <= self._earned:
+            self._filter(len(self._window))
 
     def _filter(self, stop: int, settles: bool = False) -> None:
         """Filter in order up to there; what settles need not be gone back to."""
-        state = self.state if self._stands_at == self._filtered else self._entries[self._filtered].before
-        place = self._filtered
-        while place < stop:
-            entries = self._entries[place : min(place + _AT_ONCE_MOST, stop)]
-            measurements = [entry.measurement for entry in entries]
-            scanned = self.filtering.scan(state, measurements) if len(entries) > 1 else None
-            entries[0].before = None if settles else state
-            if scanned is not None and scanned.found:
-                state = scanned.state
-                for entry in entries[1 : len(scanned.found)]:
-                    entry.before = None if settles else _AT_ONCE
-                for entry, found in zip(entries, scanned.found, strict=False):
-                    entry.estimate, entry.events = found
-                place += len(scanned.found)
-            else:
-                state, entries[0].estimate, entries[0].events = self.filtering.step(state, measurements[0])
-                place += 1
-        self.state = state
         self._earned -= stop - self._filtered
-        self._filtered = self._stands_at = stop
+        at_once = self.filtering.most_at_once
+        most = longest = max(1, at_once if settles else min(at_once, _AT_ONCE))
+        while self._filtered < stop:
+            measurements = self._window[self._filtered : min(self._filtered + most, stop)]
+            several = self.filtering.several(self._at, measurements) if len(measurements) > 1 else None
+            if several is None and len(measurements) > 1:
+                # What cannot be taken at once is sought by halves.
+                most = len(measurements) // 2
+                continue
+            self._take(several or self.filtering.step(self._at, measurements[0]))
+            most = min(2 * most, longest)
+        self.state, self._is_ahead = self._at, False
 
     def _settle_old(self) -> None:
         horizon = self._keys[-1][0] - self._lag_ns
@@ -365,20 +386,18 @@ class MeasurementBuffer:
             self._settle(bisect_left(self._keys, (horizon, -1, "")))
 
     def _settle(self, count: int) -> None:
-        while count < len(self._entries) and self._entries[count].before is _AT_ONCE:
-            count -= 1
         if self._filtered < count:
             # A filter that is ahead must be so again.
-            ahead = self._stands_at != self._filtered
-            self._filter(len(self._entries) if ahead else count, settles=not ahead)
-        for entry in self._entries[:count]:
-            if entry.estimate is not None:
-                self._settled.estimates.append(entry.estimate)
-            self._settled.events.extend(entry.events)
-        del self._entries[:count], self._keys[:count]
+            self._filter(len(self._window) if self._is_ahead else count, settles=not self._is_ahead)
+        ends = [run.start + run.filtered.count for run in self._runs]
+        runs = bisect_right(ends, count)
+        for run in self._runs[:runs]:
+            self._settled.estimates.extend(run.filtered.estimates)
+            self._settled.events.extend(run.filtered.events)
+        count = ends[runs - 1] if runs else 0
+        self._runs = [run._replace(start=run.start - count) for run in self._runs[runs:]]
+        del self._window[:count], self._keys[:count]
         self._filtered -= count
-        if self._stands_at is not None:
-            self._stands_at -= count
 
     def _suspect(self, measurement: Measurement, deferred: bool) -> Estimate | None:
         if self._suspects and abs(measurement.stamp_ns - self._suspects[-1].stamp_ns) > self._jump_ns:

@@ -2,58 +2,23 @@
 
 The pipeline takes about ten microseconds to order, check and count a measurement, whatever its filter does. Where a
 recording needs no more than being put in order, `in_filter_order` does that for all measurements together, and
-`BulkFilter.filter_recording` filters them together. What comes out must equal the pipeline's record.
+`Pipeline.run_ordered` filters them in blocks. What comes out must equal the pipeline's record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent, filter_order
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, filter_order
 from onboard_estimation.base.series import Series
 from onboard_estimation.pipeline.buffer import BufferCounters, MeasurementBuffer
 from onboard_estimation.pipeline.reading_limits import ReadingCheck
-from onboard_estimation.pipeline.use_counters import UseCounters
 
 Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class FilteredRecording:
-    """The settled record of a recording, as the pipeline would give it.
-
-    Attributes
-    ----------
-    stamps_ns
-        (K,) int64, nanoseconds; of several estimates with one stamp the last is kept.
-    means, covariances
-        (K, a) and (K, n, n) float64 in the estimator's state space.
-    use
-        What became of the measurements of each sensor, by its name.
-    messages
-        Sentences worth a line in a log.
-    events
-        Phase events in the order of being seen.
-    """
-
-    stamps_ns: Integers
-    means: NDArray[np.float64]
-    covariances: NDArray[np.float64]
-    use: Mapping[str, UseCounters]
-    messages: tuple[str, ...] = ()
-    events: tuple[PhaseEvent, ...] = ()
-
-    def one_a_stamp(self) -> FilteredRecording:
-        """With the last of several estimates that have one stamp."""
-        last = np.append(self.stamps_ns[1:] != self.stamps_ns[:-1], True) if len(self.stamps_ns) else np.ones(0, bool)
-        if last.all():
-            return self
-        return replace(self, stamps_ns=self.stamps_ns[last], means=self.means[last], covariances=self.covariances[last])
 
 
 class Ordered(NamedTuple):
@@ -69,8 +34,6 @@ class Ordered(NamedTuple):
         What happened to each sensor's measurements on their way, as the pipeline counts it.
     messages
         What was said of them.
-    before
-        What became of the measurements of each sensor from before the filter's start, see `from_start`.
     """
 
     series: tuple[Series, ...]
@@ -78,7 +41,6 @@ class Ordered(NamedTuple):
     counters: dict[str, BufferCounters]
     check: ReadingCheck
     messages: tuple[str, ...]
-    before: Mapping[str, UseCounters] = {}
 
 
 def in_filter_order(
@@ -155,32 +117,6 @@ def in_filter_order(
     # A pipeline knows nothing of a sensor that said nothing.
     heard = {name: one for name, one in counters.items() if one.received}
     return Ordered(tuple(ordered), arrival, heard, check, messages)
-
-
-def from_start(ordered: Ordered, start_ns: int) -> Ordered:
-    """What a pipeline's filter that starts at a stamp sees of a recording.
-
-    The newest command of each kind from before has the start's stamp; one that waited for the start in vain, because
-    another came with its very stamp, counts as used. All others are left out.
-    """
-    series: list[Series] = []
-    keep = np.ones(len(ordered.arrival), dtype=np.bool_)
-    before: dict[str, UseCounters] = {}
-    for number, one in enumerate(ordered.series):
-        first = early = int(np.searchsorted(one.stamps_ns, start_ns))
-        if early and one.channel.command:
-            superseded = early < len(one.stamps_ns) and bool(one.stamps_ns[early] == start_ns)
-            before[one.channel.sensor] = UseCounters(used=int(superseded), left_out=early - 1)
-            first -= not superseded
-        elif early:
-            before[one.channel.sensor] = UseCounters(left_out=early)
-        keep[np.flatnonzero(ordered.arrival == number)[:first]] = False
-        if first:
-            one = one.rows(slice(first, None))
-        if first < early:
-            one = replace(one, stamps_ns=np.concatenate([[start_ns], one.stamps_ns[1:]]))
-        series.append(one)
-    return ordered._replace(series=tuple(series), arrival=ordered.arrival[keep], before=before)
 
 
 def _checked(

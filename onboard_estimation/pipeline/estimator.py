@@ -12,18 +12,13 @@ restart, a replay and a breakdown are all the same thing: going on from a state 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import Estimate, Measurement, Notice, PhaseEvent, Scanned
-from onboard_estimation.base.series import Series
+from onboard_estimation.base.measurement import Block, Estimate, FilteredBlock, Measurement, Notice, PhaseEvent
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.pipeline.bulk_record import FilteredRecording
 
 State = TypeVar("State")
 """An estimator's own frozen dataclass or NamedTuple; arrays in it are values: replaced, never written."""
@@ -127,39 +122,14 @@ class Estimator(ABC, Generic[State]):
 
 
 @runtime_checkable
-class BulkFilter(Protocol):
-    """An estimator whose step is one compiled kernel, which takes a whole recording as well."""
+class BlockFilter(Protocol):
+    """An estimator whose step is one compiled kernel, which takes many readings as well."""
 
-    def filter_recording(
-        self, state: Any, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
-    ) -> FilteredRecording | None:
-        """The record of a whole recording; equal to that of its steps one by one, to the last bit.
+    def filter_block(self, state: Any, block: Block) -> FilteredBlock | None:
+        """The state after some of the next readings, and what `step` would give of each; equal to the last bit.
 
-        Parameters
-        ----------
-        state
-            As `start` gives it.
-        series
-            One of each sensor, (K, d) values that a pipeline passes, in the order of their stamps, none of them twice.
-        arrival
-            (M,) the number of the series of each measurement, in the order in which they are to be filtered.
-        lag_s
-            How late measurements might have arrived; they have been put in order.
-
-        Returns
-        -------
-        The record, or None where this recording is not one for the kernel.
-        """
-
-
-@runtime_checkable
-class Scanner(Protocol):
-    """An estimator that takes several measurements at once, without innovations or notices."""
-
-    def scan(self, state: Any, measurements: Sequence[Measurement]) -> Scanned | None:
-        """The state after some of the next measurements, and what `step` would give of each; equal to the last bit.
-
-        Some: from the first to one that gives an estimate. None: to be taken one by one.
+        Some: from the first to one that gives an estimate, and before the first that has a notice, inflates the
+        covariance or is not used. None: the first of them is to be taken by itself.
         """
 
 

@@ -27,17 +27,26 @@ import numpy as np
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import (
     NANOSECONDS_PER_SECOND,
+    Block,
     Channel,
     Estimate,
+    FilteredBlock,
     Measurement,
     Notice,
     PhaseEvent,
-    Scanned,
     filter_order,
 )
-from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.base.series import MOST_AT_ONCE
 from onboard_estimation.filtering.square_root import NOT_FINITE, SOUND, all_sound, covariance_root, soundness
-from onboard_estimation.pipeline.estimator import Estimator, FilterBreakdown, Scanner, SensorsRefused, Smoother, Step
+from onboard_estimation.pipeline.buffer import Filtered
+from onboard_estimation.pipeline.estimator import (
+    BlockFilter,
+    Estimator,
+    FilterBreakdown,
+    SensorsRefused,
+    Smoother,
+    Step,
+)
 from onboard_estimation.pipeline.use_counters import UseCounters
 
 Listener = Callable[[str], None]
@@ -50,6 +59,8 @@ FARTHEST = 5.0
 _SPAN_NS = round(SPAN_S * NANOSECONDS_PER_SECOND)
 LARGEST_NIS = 1e12
 """A million standard deviations: no reading within its sensor's range is as far from a state that means anything."""
+_BYTES_AT_ONCE = 1 << 26
+"""Of covariances."""
 _REMEMBERED = 50
 """So many notices are not said again: more than a roll-back brings back."""
 _SAME_NOTICE_NS = 5 * NANOSECONDS_PER_SECOND
@@ -114,17 +125,20 @@ class InnovationMonitor(NamedTuple):
     is_alarmed: bool = False
 
     def seen(
-        self, sensor: str, stamp_ns: int, innovation: Innovation
+        self, sensor: str, stamp_ns: int, nis: float, normalised: Sequence[float]
     ) -> tuple[InnovationMonitor, InnovationAlarm | None]:
-        """With one more innovation, refused ones as well; a contradiction once an episode, at its first stretch."""
-        nis = innovation.nis / len(innovation.value)
+        """With one more innovation, refused ones as well; a contradiction once an episode, at its first stretch.
+
+        Its NIS, and its elements in their standard deviations.
+        """
+        nis = nis / len(normalised)
         since_ns = stamp_ns if self.since_ns is None else self.since_ns
         summed = InnovationMonitor(
             since_ns,
             self.readings + 1,
             self.nis + min(nis, FARTHEST**2),
             self.sizes + math.sqrt(nis),
-            tuple([a + b for a, b in zip_longest(self.normalised, innovation.normalised, fillvalue=0.0)]),
+            tuple([a + b for a, b in zip_longest(self.normalised, normalised, fillvalue=0.0)]),
             self.is_alarmed,
         )
         if stamp_ns - since_ns < _SPAN_NS or summed.readings < LEAST_READINGS:
@@ -196,8 +210,14 @@ class GuardedFilter:
     """The estimator as the buffer sees it: started in time, checked after every measurement, its sensors counted."""
 
     def __init__(
-        self, estimator: Estimator[Any], channels: Iterable[Channel], initial: Estimate | None, tell: Listener
+        self,
+        estimator: Estimator[Any],
+        channels: Iterable[Channel],
+        initial: Estimate | None,
+        tell: Listener,
+        in_blocks: bool = True,
     ) -> None:
+        self._in_blocks = in_blocks
         self.use_estimator(estimator)
         self.initial = initial
         self.disabled: frozenset[str] = frozenset()
@@ -214,12 +234,15 @@ class GuardedFilter:
     def use_estimator(self, estimator: Estimator[Any]) -> None:
         """Go on with another configuration of it."""
         self.estimator = estimator
-        self._scan = estimator.scan if isinstance(estimator, Scanner) else None
+        in_blocks = self._in_blocks and isinstance(estimator, BlockFilter)
+        self._filter_block = estimator.filter_block if in_blocks else None
 
     @property
-    def scans(self) -> bool:
-        """Whether the estimator takes several measurements at once."""
-        return self._scan is not None
+    def most_at_once(self) -> int:
+        """So many measurements the estimator takes at once; 0: it takes them one by one."""
+        if self._filter_block is None:
+            return 0
+        return max(2, min(MOST_AT_ONCE, _BYTES_AT_ONCE // (8 * self.estimator.space.dimension**2)))
 
     def rank(self, sensor: str) -> int:
         return self._order.get(sensor, len(self._order))
@@ -234,7 +257,11 @@ class GuardedFilter:
             return []
         return self.estimator.smoothed(kept.state)
 
-    def step(self, kept: Kept, measurement: Measurement) -> tuple[Kept, Estimate | None, _Events]:
+    def step(self, kept: Kept, measurement: Measurement) -> Filtered:
+        after, estimate, events = self._step(kept, measurement)
+        return Filtered(after, 1, () if estimate is None else (estimate,), events, estimate)
+
+    def _step(self, kept: Kept, measurement: Measurement) -> tuple[Kept, Estimate | None, _Events]:
         if kept.state is None:
             started = self._started(kept, measurement)
             if started is None:
@@ -263,10 +290,15 @@ class GuardedFilter:
             )
             return back.counted(sensor, breakdowns=1), None, ()
         use = kept.use.get(sensor, _UNUSED)
-        use = use.counted(step.innovation) if step.used else use._replace(left_out=use.left_out + 1)
-        estimate, monitors = step.estimate, kept.monitors
-        if step.innovation is not None:
-            monitor, found = monitors.get(sensor, _UNSEEN).seen(sensor, measurement.stamp_ns, step.innovation)
+        seen, estimate, monitors = step.innovation, step.estimate, kept.monitors
+        if not step.used:
+            use = use._replace(left_out=use.left_out + 1)
+        elif seen is None:
+            use = use.unseen(1)
+        else:
+            normalised = seen.normalised
+            use = use.updated(seen.nis, normalised, seen.accepted, seen.inflation > 1.0)
+            monitor, found = monitors.get(sensor, _UNSEEN).seen(sensor, measurement.stamp_ns, seen.nis, normalised)
             monitors = {**monitors, sensor: monitor}
             self._alarm(found)
         is_checked = estimate is not None
@@ -282,24 +314,52 @@ class GuardedFilter:
         )
         return after, estimate, self._told(step, measurement.stamp_ns) if step.events else ()
 
-    def scan(self, kept: Kept, measurements: Sequence[Measurement]) -> Scanned | None:
+    def several(self, kept: Kept, measurements: Sequence[Measurement]) -> Filtered | None:
+        found = None if self._filter_block is None else self.block(kept, Block.of(measurements))
+        if found is None:
+            return None
+        estimates = [
+            Estimate(measurements[place].stamp_ns, mean, covariance)
+            for place, mean, covariance in zip(found.made_of.tolist(), found.means, found.covariances, strict=True)
+        ]
+        return Filtered(found.state, found.count, estimates, found.events, estimates[-1])
+
+    def block(self, kept: Kept, block: Block) -> FilteredBlock | None:
         """At once what the estimator can take so; what is out of the ordinary is found, and told, one by one."""
-        if self._scan is None or kept.state is None or kept.refusal is not None or self.disabled:
+        if self._filter_block is None or kept.state is None or kept.refusal is not None or self.disabled:
             return None
         try:
-            scanned = self._scan(kept.state, measurements)
-            if scanned is None or not all_sound(scanned.means, scanned.covariances):
+            found = self._filter_block(kept.state, block)
+            if found is None or not len(found.means) or not all_sound(found.means, found.covariances):
                 return None
         except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError, SensorsRefused):
             return None
-        if not scanned.found or scanned.found[-1][0] is None:
-            return None
-        for _, events in scanned.found:
-            self.seen.extend(events)
-        for sensor, count in Counter(one.sensor for one in measurements[: len(scanned.found)]).items():
-            kept = kept.counted(sensor, used=count)
-        after = kept._replace(state=scanned.state, is_checked=True, broke_down=False)
-        return scanned._replace(state=after)
+        kinds = block.kinds[: found.count].tolist()
+        stamps_ns = block.stamps_ns[: found.count].tolist()
+        use, monitors = dict(kept.use), kept.monitors
+        told: list[InnovationAlarm] = []
+        if found.innovations is not None:
+            monitors = dict(monitors)
+            seen = found.innovations
+            normalised = (seen.value / seen.stddev).tolist()
+            for place, each, nis, accepted in zip(
+                seen.of.tolist(), normalised, seen.nis.tolist(), seen.accepted.tolist(), strict=True
+            ):
+                if not nis <= LARGEST_NIS:
+                    return None
+                sensor = block.sensors[kinds[place]]
+                use[sensor] = use.get(sensor, _UNUSED).updated(nis, each, accepted)
+                monitors[sensor], alarm = monitors.get(sensor, _UNSEEN).seen(sensor, stamps_ns[place], nis, each)
+                told += [alarm] if alarm is not None else []
+                kinds[place] = -1
+        for kind, count in Counter(kinds).items():
+            if kind >= 0:
+                use[block.sensors[kind]] = use.get(block.sensors[kind], _UNUSED).unseen(count)
+        for alarm in told:
+            self._alarm(alarm)
+        self.seen.extend(found.events)
+        after = kept._replace(state=found.state, use=use, monitors=monitors, is_checked=True, broke_down=False)
+        return found._replace(state=after)
 
     def _waiting(self, kept: Kept, measurement: Measurement) -> Kept:
         """Before the start: the newest command of each kind will act from then on."""
@@ -322,7 +382,7 @@ class GuardedFilter:
         state = self.estimator.start(initial)
         kept = kept._replace(state=state, checked=state)
         for sensor in sorted(kept.held, key=lambda name: (self.rank(name), name)):
-            kept, _, _ = self.step(kept, replace(kept.held[sensor], stamp_ns=start_ns))
+            kept, _, _ = self._step(kept, replace(kept.held[sensor], stamp_ns=start_ns))
         return kept
 
     def _alarm(self, found: InnovationAlarm | None) -> None:

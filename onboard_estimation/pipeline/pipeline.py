@@ -8,12 +8,17 @@ broke down back to its last good state, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from onboard_estimation.base.measurement import Channel, Estimate, Measurement, PhaseEvent
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.base.measurement import Channel, Estimate, Matrix, Measurement, PhaseEvent
+from onboard_estimation.base.series import blocks_of
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.buffer import MeasurementBuffer, Settled
+from onboard_estimation.pipeline.bulk_record import Integers, Ordered
 from onboard_estimation.pipeline.estimator import Estimator
 from onboard_estimation.pipeline.guarded_filter import GuardedFilter, Kept, Listener
 from onboard_estimation.pipeline.reading_limits import ReadingCheck
@@ -37,6 +42,8 @@ class Pipeline:
         See `MeasurementBuffer`.
     tell
         Receives sentences worth a line in a log (clock jumps, breakdowns); by default they are kept in `messages`.
+    in_blocks
+        Let a `BlockFilter` take several measurements at once; the same comes out to the last bit.
     """
 
     def __init__(
@@ -46,11 +53,12 @@ class Pipeline:
         initial: Estimate | None = None,
         lag_s: float = 0.2,
         tell: Listener | None = None,
+        in_blocks: bool = True,
     ) -> None:
         self.messages: list[str] = []
         self._listener = tell
         channels = tuple(channels)
-        self._guarded = GuardedFilter(estimator, channels, initial, self._tell)
+        self._guarded = GuardedFilter(estimator, channels, initial, self._tell, in_blocks)
         kept = Kept(None, None if initial is None else initial.stamp_ns, {}, {}, {})
         self._buffer = MeasurementBuffer(self._guarded, kept, lag_s, on_reset=self._tell)
         self._check = ReadingCheck(channels)
@@ -102,6 +110,11 @@ class Pipeline:
         return self._kept.refusal
 
     @property
+    def takes_blocks(self) -> bool:
+        """Whether its estimator takes several measurements at once."""
+        return self._guarded.most_at_once > 0
+
+    @property
     def space(self) -> StateSpace:
         """State space of the estimates."""
         return self.estimator.space
@@ -121,13 +134,10 @@ class Pipeline:
     def process_all(self, measurements: Iterable[Measurement]) -> list[Estimate]:
         """Take measurements that arrived together, as `process` takes one after another: its new estimates, in order.
 
-        Faster where the estimator is a `Scanner`.
+        Faster where the estimator is a `BlockFilter`.
         """
         passed = [one for one in measurements if self._check.passes(one.sensor, one.value, self._tell)]
-        if self._guarded.scans:
-            estimates = self._buffer.add_all(passed)
-        else:
-            estimates = [one for one in map(self._buffer.add, passed) if one is not None]
+        estimates = self._buffer.add_all(passed)
         self._buffer.take_settled()
         return estimates
 
@@ -146,6 +156,34 @@ class Pipeline:
                 self._keep(record, self._buffer.take_settled())
         self._keep(record, self._buffer.flush())
         return record
+
+    def run_ordered(self, ordered: Ordered) -> Iterator[tuple[Integers, Matrix, NDArray[np.float64]]]:
+        """As `run` does, of a recording that needs no more than being put in order: stamps, means and covariances.
+
+        Those of one instant follow each other.
+        """
+        guarded, self._check, self._events = self._guarded, ordered.check, []
+        self._buffer.counters.update(ordered.counters)
+        for sentence in ordered.messages:
+            self._tell(sentence)
+        for block in blocks_of(ordered.series, ordered.arrival):
+            place, most, longest = 0, guarded.most_at_once, guarded.most_at_once
+            while place < len(block.kinds):
+                part = block.rows(place, place + most)
+                several = guarded.block(self._kept, part) if len(part.kinds) > 1 else None
+                if several is not None:
+                    self._buffer.state, count, events = several.state, several.count, several.events
+                    yield part.stamps_ns[several.made_of], several.means, several.covariances
+                elif len(part.kinds) > 1:  # what cannot be taken at once is sought by halves
+                    most = len(part.kinds) // 2
+                    continue
+                else:
+                    step = guarded.step(self._kept, block.measurement(place))
+                    self._buffer.state, count, events = step.state, 1, step.events
+                    if step.newest is not None:
+                        yield part.stamps_ns, step.newest.mean[None], step.newest.covariance[None]
+                self._events.extend(events)
+                place, most = place + count, min(2 * most, longest)
 
     def smoothed(self) -> list[Estimate]:
         """What a `Smoother` makes of all measurements until now, of each interval between resets on its own."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.pipeline.buffer import BufferCounters
 from onboard_estimation.pipeline.reading_limits import ReadingCheck
 
@@ -44,13 +43,14 @@ class UseCounters(NamedTuple):
     updates: int = 0
     normalised_sums: tuple[float, ...] = ()
 
-    def counted(self, innovation: Innovation | None) -> UseCounters:
-        """With one more measurement; those without an innovation (commands) are used as they are."""
-        if innovation is None:
-            return UseCounters(self.used + 1, *self[1:])
-        recovers = innovation.inflation > 1.0
-        used, gated = self.used + innovation.accepted, self.gated + (not innovation.accepted)
-        if recovers or not innovation.accepted:
+    def unseen(self, count: int) -> UseCounters:
+        """With more measurements without an innovation (commands), which are used as they are."""
+        return UseCounters(self.used + count, *self[1:])
+
+    def updated(self, nis: float, normalised: Sequence[float], accepted: bool, recovers: bool = False) -> UseCounters:
+        """With one more innovation, see `Innovation`."""
+        used, gated = self.used + accepted, self.gated + (not accepted)
+        if recovers or not accepted:
             return self._replace(used=used, gated=gated, recoveries=self.recoveries + recovers)
         return UseCounters(
             used,
@@ -58,10 +58,10 @@ class UseCounters(NamedTuple):
             self.left_out,
             self.breakdowns,
             self.recoveries,
-            self.nis_sum + innovation.nis,
-            self.nis_degrees + len(innovation.value),
+            self.nis_sum + nis,
+            self.nis_degrees + len(normalised),
             self.updates + 1,
-            tuple(a + b for a, b in zip_longest(self.normalised_sums, innovation.normalised, fillvalue=0.0)),
+            tuple([a + b for a, b in zip_longest(self.normalised_sums, normalised, fillvalue=0.0)]),
         )
 
     @property

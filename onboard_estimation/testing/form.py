@@ -10,7 +10,7 @@ import numpy as np
 from onboard_estimation.base.measurement import IMU_PARTS, Measurement, PhaseEvent, neutral_value, value_size
 from onboard_estimation.contract.truth import StartedFromTruth
 from onboard_estimation.judging.replay import replay
-from onboard_estimation.pipeline.estimator import BulkFilter
+from onboard_estimation.pipeline.estimator import BlockFilter
 from onboard_estimation.testing.case import LAG_S, Case, at, bits, check_sound, with_value
 
 _TRIES = 200
@@ -83,7 +83,7 @@ def shuffled_arrival_is_as_good_as_sorted(case: Case) -> None:
 
 def at_once_is_as_one_by_one(case: Case) -> None:
     """A recording filtered at once gives the record, the events and the counts of its steps, to the last bit."""
-    if not isinstance(case.estimator(), BulkFilter):
+    if not isinstance(case.estimator(), BlockFilter):
         raise SkipTest("the estimator has no kernel that takes a recording at once")
     of = case.robot, case.configuration, case.name, case.recording
     for initial in (None, case.record[len(case.record) // 2]):

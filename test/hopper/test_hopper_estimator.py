@@ -27,7 +27,7 @@ from hopper_samples_for_tests import (
 from scipy.spatial.transform import Rotation
 
 from hopper_estimation.estimators import readings_kernels as readings
-from hopper_estimation.estimators.samples import NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take, taken_of
+from hopper_estimation.estimators.samples import NOMINAL_DT_S, SAMPLE, nothing_arrived, take, taken_of
 from hopper_estimation.model import phases
 from hopper_estimation.model.configuration import (
     ATTITUDE,
@@ -38,7 +38,7 @@ from hopper_estimation.model.configuration import (
     MOTORS,
     limited_channels,
 )
-from onboard_estimation.base.measurement import Channel, Estimate, Measurement, filter_order
+from onboard_estimation.base.measurement import Block, Channel, Estimate, Measurement, filter_order
 from onboard_estimation.base.series import Recording, Series, set_pose_channel
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.robot import estimator_name
@@ -74,7 +74,7 @@ def one_by_one(series: Sequence[Series]) -> tuple[Any, Any, Any]:
     )
     raw, signals, stamps_ns = [], [], []
     for message in ordered(series):
-        taken = take(settings, arrived, readings_state, messages_of([message]))
+        taken = take(settings, arrived, readings_state, Block.of([message]))
         if len(taken.signals):
             raw.append(arrived.copy())
             signals.append(taken.signals)
@@ -256,8 +256,9 @@ def start_of(recording: Recording) -> Estimate:
 def both_ways(configuration: Any, name: str, recording: LoadedRecording, initial: Estimate | None, lag_s: float = 0.05):
     """The record at once and message by message, which must be the same; the first of them."""
     estimator = ROBOT.estimator(configuration, estimator_name(ROBOT, name))
-    found = at_once(estimator, recording, lag_s, CHANNELS, initial)
-    assert found is not None, "the recording was not filtered at once: nothing is compared"
+    pipeline = Pipeline(estimator, CHANNELS, initial, lag_s)
+    assert at_once(pipeline, recording, lag_s, CHANNELS) is not None, "not filtered at once: nothing is compared"
+    found = replay(ROBOT, configuration, name, recording, initial, lag_s)
     slow = replay(ROBOT, configuration, name, recording, initial, lag_s, bulk=False)
     np.testing.assert_array_equal(found.record.stamps_ns, slow.record.stamps_ns)
     np.testing.assert_array_equal(found.record.means, slow.record.means)
@@ -337,8 +338,7 @@ def test_with_poses_set_on_the_way(configuration: Any, short: Recording) -> None
 
 def test_live_decisions_are_the_offline_ones(configuration: Any, short: Recording) -> None:
     """As a node tells them: at once, each once, in the same order and within two samples, though sensors come late."""
-    offline = at_once(ROBOT.estimator(configuration, "bounce"), loaded(short), 0.03, CHANNELS)
-    assert offline is not None
+    offline = replay(ROBOT, configuration, "bounce", loaded(short), None, 0.03)
     assert len(offline.events) >= 7
     pipeline, new = Pipeline(ROBOT.estimator(configuration, "bounce"), CHANNELS, lag_s=0.03), NewEvents()
     told: list[Any] = []

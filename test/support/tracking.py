@@ -9,16 +9,18 @@ import numpy as np
 
 from onboard_estimation.base.measurement import (
     NANOSECONDS_PER_SECOND,
+    Block,
     Channel,
     Estimate,
+    FilteredBlock,
     Measurement,
-    Scanned,
+    PhaseEvent,
     filter_order,
 )
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.pipeline.buffer import MeasurementBuffer
+from onboard_estimation.pipeline.buffer import Filtered, MeasurementBuffer
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.pipeline import Pipeline
 
@@ -84,23 +86,46 @@ class Bare:
     def rank(self, sensor: str) -> int:
         return self.order[sensor]
 
-    def step(self, state: Any, measurement: Measurement) -> tuple[Any, Estimate | None, tuple[()]]:
-        step = self.estimator.step(state, measurement)
-        return step.state, step.estimate, ()
+    @property
+    def most_at_once(self) -> int:
+        return self.at_once
 
-    def scan(self, state: Any, measurements: Sequence[Measurement]) -> Scanned | None:
+    def step(self, state: Any, measurement: Measurement) -> Filtered:
+        step = self.estimator.step(state, measurement)
+        return Filtered(step.state, 1, [step.estimate] if step.estimate is not None else [], (), step.estimate)
+
+    def several(self, state: Any, measurements: Sequence[Measurement]) -> Filtered | None:
         """Some of them, as a compiled filter would."""
-        found, steps = [], measurements[: self.at_once]
-        for measurement in steps:
-            state, estimate, events = self.step(state, measurement)
-            found.append((estimate, events))
-        given = [one for one, _ in found if one is not None]
-        means = np.array([one.mean for one in given])
-        return Scanned(state, found, means, np.array([one.covariance for one in given])) if found else None
+        block = Block.of(measurements[: self.at_once])
+        found = by_steps(self.estimator, state, block)
+        if found is None:
+            return None
+        given = zip(block.stamps_ns[found.made_of].tolist(), found.means, found.covariances, strict=True)
+        estimates = [Estimate(*one) for one in given]
+        return Filtered(found.state, found.count, estimates, (), estimates[-1])
 
     def restarted(self, state: Any) -> Any:
         self.resets += 1
         return self.estimator.start(None)
+
+
+def by_steps(estimator: Estimator[Any], state: Any, block: Block) -> FilteredBlock | None:
+    """What a compiled filter would make of a block: up to the last reading that gives an estimate."""
+    given: list[tuple[int, Estimate]] = []
+    events: list[PhaseEvent] = []
+    after = state
+    for number in range(len(block.kinds)):
+        step = estimator.step(state, block.measurement(number))
+        state = step.state
+        events += [one for one in step.events if isinstance(one, PhaseEvent)]
+        if step.estimate is not None:
+            given.append((number, step.estimate))
+            after, told = state, tuple(events)
+    if not given:
+        return None
+    numbers = np.array([number for number, _ in given])
+    means, covariances = (np.array([getattr(one, name) for _, one in given]) for name in ("mean", "covariance"))
+    return FilteredBlock(after, int(numbers[-1]) + 1, numbers, means, covariances, told)
 
 
 def buffer_of(estimator: Estimator[Any], *arguments: Any, **named: Any) -> MeasurementBuffer:

@@ -34,7 +34,8 @@ def watched(
 ) -> list[InnovationAlarm]:
     agreement, found = agreement or InnovationMonitor(), []
     for count, innovation in enumerate(given):
-        agreement, contradiction = agreement.seen("gyro", round(count / rate_hz * 1e9), innovation)
+        of = round(count / rate_hz * 1e9), innovation.nis, innovation.normalised
+        agreement, contradiction = agreement.seen("gyro", *of)
         found += [] if contradiction is None else [contradiction]
     return found
 
