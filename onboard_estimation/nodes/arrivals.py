@@ -8,10 +8,10 @@ as it may, and readings gather.
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -31,6 +31,8 @@ from onboard_estimation.ros.message_layouts import SerializedReader
 _AT_ONCE = 64
 """Messages of a sensor at one waking, at most: timers and services have their turn then."""
 _SHORTEST_REST_S = 0.0002
+_LONGEST_STAY_S = 0.05
+"""So long a node goes on by itself before timers and services have their turn, where no other is in its process."""
 _LEFT_OUT_SAID_S = 1.0
 _STAMP = attrgetter("stamp_ns")
 
@@ -141,7 +143,7 @@ class Arrivals:
         """
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
         self._read_out(arrived)
-        return list(heapq.merge(readings, *arrived, key=_STAMP))
+        return _in_order([list(readings), *arrived])
 
     def _wake(self, place: int, data: bytes, information: Mapping[str, Any]) -> None:
         """A message of one sensor, by which the node was woken: with it all that has arrived from any of them.
@@ -149,17 +151,20 @@ class Arrivals:
         After a rest the node looks for itself: to go back to the executor and be woken costs more than all else here.
         """
         began_s = woken_s = time.monotonic()
+        executor = self._node.executor
+        is_alone = executor is not None and len(executor.get_nodes()) == 1
+        stay_s = _LONGEST_STAY_S if is_alone else LONGEST_STAY_S
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
         self._read(place, data, information, arrived[place])
         while self._read_out(arrived):
-            rest_s = self._take(list(heapq.merge(*arrived, key=_STAMP)))
+            rest_s = self._take(_in_order(arrived))
             # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
             left_s = woken_s + rest_s - time.monotonic()
             if left_s <= _SHORTEST_REST_S or not self._rests:
                 return
             time.sleep(left_s)
             woken_s = time.monotonic()
-            if woken_s - began_s > LONGEST_STAY_S or not self._node.context.ok():
+            if woken_s - began_s > stay_s or not self._node.context.ok():
                 return
             arrived = [[] for _ in self._subscriptions]
 
@@ -195,6 +200,14 @@ class Arrivals:
             if self._node.executor is not None:
                 self._node.executor.wake()
         self._heard_pace = False
+
+
+def _in_order(arrived: Sequence[list[Measurement]]) -> list[Measurement]:
+    """By their stamps; those of one instant in the order of the sensors."""
+    several = [one for one in arrived if one]
+    if len(several) <= 1:
+        return several[0] if several else []
+    return sorted(chain.from_iterable(several), key=_STAMP)
 
 
 class LeftOut:
