@@ -9,7 +9,7 @@ as it may, and readings gather.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -17,13 +17,13 @@ from typing import Any
 
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
-from rclpy.subscription import Subscription
 
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.discovery import names_of, publishers
 from onboard_estimation.live.losses import KEPT, Losses
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
+from onboard_estimation.live.read_out import read_out
+from onboard_estimation.nodes.pacing import PATIENCE_S, longest_stay_s
 from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.message_layouts import SerializedReader
@@ -31,27 +31,8 @@ from onboard_estimation.ros.message_layouts import SerializedReader
 _AT_ONCE = 64
 """Messages of a sensor at one waking, at most: timers and services have their turn then."""
 _SHORTEST_REST_S = 0.0002
-_LONGEST_STAY_S = 0.05
-"""So long a node goes on by itself before timers and services have their turn, where no other is in its process."""
 _LEFT_OUT_SAID_S = 1.0
 _STAMP = attrgetter("stamp_ns")
-
-
-class ArrivalsNode(SteadyNode):
-    """A node that some of its subscriptions do not wake, whatever executor spins it.
-
-    Attributes
-    ----------
-    silent
-        Those; the node looks into them when it is awake.
-    """
-
-    silent: Collection[Subscription] = ()
-
-    @property
-    def subscriptions(self) -> Iterator[Subscription]:
-        """What an executor looks at: those that wake the node."""
-        return (one for one in super().subscriptions if one not in self.silent)
 
 
 class Arrivals:
@@ -71,7 +52,7 @@ class Arrivals:
 
     def __init__(
         self,
-        node: ArrivalsNode,
+        node: SteadyNode,
         channels: Sequence[Channel],
         reliable: bool,
         pacing: Collection[str],
@@ -151,9 +132,7 @@ class Arrivals:
         After a rest the node looks for itself: to go back to the executor and be woken costs more than all else here.
         """
         began_s = woken_s = time.monotonic()
-        executor = self._node.executor
-        is_alone = executor is not None and len(executor.get_nodes()) == 1
-        stay_s = _LONGEST_STAY_S if is_alone else LONGEST_STAY_S
+        stay_s = longest_stay_s(self._node)
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
         self._read(place, data, information, arrived[place])
         while self._read_out(arrived):
@@ -173,14 +152,8 @@ class Arrivals:
         for place, subscription in enumerate(self._subscriptions):
             if subscription is None:
                 continue
-            # As rclpy's executors do it; several of them may take from one subscription.
-            handle, kind = subscription.handle, subscription.msg_type
-            with handle:
-                for _ in range(_AT_ONCE):
-                    taken = handle.take_message(kind, True)
-                    if taken is None:
-                        break
-                    self._read(place, taken[0], taken[1], arrived[place])
+            for data, information in read_out(subscription, _AT_ONCE):
+                self._read(place, data, information, arrived[place])
         return any(arrived)
 
     def _read(self, place: int, data: bytes, information: Mapping[str, Any], found: list[Measurement]) -> None:

@@ -21,9 +21,9 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate
 from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.contract.robot import Robot, estimator_name
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
+from onboard_estimation.nodes.arrivals import Arrivals
 from onboard_estimation.nodes.pacing import Instant, PacedIntake
-from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline.aside import Aside
@@ -49,10 +49,10 @@ _LONGEST_REST_S = 0.02
 _ASKS_S = 0.1
 """Who comes to listen gets estimates after as long, where not every one goes out."""
 _LATE_S = 0.0003
-"""So long after the reading that something goes out with is due, the node looks: readings of one instant come together."""
+"""So long after the reading that something goes out with is due the node looks: those of one instant come together."""
 
 
-class EstimatorNode(ArrivalsNode):
+class EstimatorNode(SteadyNode):
     """Runs one of a robot's estimators.
 
     Subscribes to the robot's channels (`onboard-estimation robots` lists them), `ground_truth/<body>/pose` only with

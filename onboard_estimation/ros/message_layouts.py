@@ -311,7 +311,8 @@ class _OneMessage:
         wanted.update(place for place, _ in layout.covariances)
         if layout.orientation is not None:
             wanted.add(layout.orientation + 32)  # element 0 of its covariance
-        numbers, form, position = {}, "<", 0
+        numbers: dict[int, int] = {}
+        form, position = "<", 0
         for place in sorted([layout.stamp, *wanted]):
             is_stamp = place == layout.stamp
             form += f"{place - position}x" + ("iI" if is_stamp else "d")
