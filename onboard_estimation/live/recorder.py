@@ -116,6 +116,7 @@ class Recorder:
     def __init__(self, node: Any, bag: BagWriter, selection: Selection) -> None:
         self.recorded = Recorded()
         self._node = node
+        node.silent = Raw()
         self._bag = bag
         self._selection = selection
         self._queue: deque[tuple[tuple[str, str], int, int, bytes]] = deque()
@@ -133,7 +134,6 @@ class Recorder:
             The disk is full, or fails; how many of the messages the bag holds, as far as it can be read.
         """
         started = searched = time.monotonic()
-        self._node.silent = Raw()
         self._search()
         reading = threading.Thread(target=self._read, name="reading", daemon=True)
         reading.start()
