@@ -184,7 +184,6 @@ class TruthEmulatorConfiguration:
     """Where the truth is from, how it is streamed, and what goes wrong; nothing by default."""
 
     bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
-    bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
     noise_m: float = non_negative(
         1e-5, "standard deviation of a position; without, a body at rest is one that the driver takes for frozen", "m"
     )
