@@ -17,12 +17,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from softrobot_estimation.model import grey_box_kernels as kernels
 from softrobot_estimation.model.configuration import BehaviourConfiguration, SoftRobotConfiguration
-from softrobot_estimation.model.constant_curvature import (
-    MOTION,
-    ConstantCurvatureSegment,
-    acceleration,
-    with_damping_ratios,
-)
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment, with_damping_ratios
 
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""
@@ -220,8 +215,7 @@ def linearised(
     # Accelerations are quadratic in rates, so that only the differences in q need to be short.
     lengths = np.repeat([1e-5, 1.0], 3)
     both = np.vstack([at + np.diag(lengths), at - np.diag(lengths)])
-    motions = np.empty((len(segment.arrays[1]), MOTION))
-    values = np.array([acceleration(*segment.arrays, one, holding, stiffness, motions) for one in both])
+    values = segment.accelerations(both, holding, stiffness)
     out = np.zeros((6, 6))
     out[:3, 3:] = np.eye(3)
     out[3:] = ((values[:6] - values[6:]) / (2.0 * lengths[:, None])).T
