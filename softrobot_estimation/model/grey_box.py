@@ -160,24 +160,16 @@ class GreyBox:
             force += mass * np.array(self.segment.gravity_m_s2) @ self.segment.jacobian(state, fraction, offset)[0]
         return np.asarray(force)
 
-    def _drive(self, pressures_pa: NDArray[np.float64]) -> Matrix:
-        """(1, 4) or (K, 4) generalised forces of the pressures in the chambers, and their sum in 100 kPa."""
-        rows = np.atleast_2d(pressures_pa)
-        out: Matrix = np.empty((len(rows), 4))
-        for row, one in zip(out, rows, strict=True):  # summed alike, however many there are
-            row[:3], row[3] = self.gains @ one, 1e-5 * one.sum()
-        return out
-
     def propagate(self, rows: Matrix, stiffness: Vector, mean_pa: NDArray[np.float64], step_s: float) -> Matrix:
         """Rows (K, n) after a step through chambers' mean pressures, with stiffness (K,) N m/rad of each."""
         out, parts = np.empty_like(rows), sub_steps(step_s, self._largest_step_s)
-        kernels.propagate(self.numbers, rows, stiffness, self._drive(mean_pa), step_s, parts, out)
+        kernels.propagate(self.numbers, rows, stiffness, np.atleast_2d(mean_pa), step_s, parts, out)
         return out
 
     def loads(self, rows: Matrix, stiffness: Vector, pressures_pa: NDArray[np.float64]) -> Matrix:
         """(K, 6) what the rows put on the force-torque sensor, at its origin, in the base's frame; N, N m."""
         out = np.empty((len(rows), 6))
-        kernels.loads(self.numbers, rows, stiffness, self._drive(pressures_pa), out)
+        kernels.loads(self.numbers, rows, stiffness, np.atleast_2d(pressures_pa), out)
         return out
 
     def tips(self, rows: Matrix, stiffness: Vector, pressures_pa: Vector) -> Matrix:

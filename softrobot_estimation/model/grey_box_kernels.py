@@ -105,7 +105,7 @@ def law(robot: Numbers, squared_bending: float, total_pressure: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _gathered(rows: Array, stiffness: Array, drive: Array, first: int, lanes: Array) -> int:
+def _gathered(robot: Numbers, rows: Array, stiffness: Array, pressures: Array, first: int, lanes: Array) -> int:
     """Rows from `first` on side by side in `lanes`, the last again and again where they end; how many there are."""
     count = min(LANES, rows.shape[0] - first)
     for k in range(LANES):
@@ -114,9 +114,11 @@ def _gathered(rows: Array, stiffness: Array, drive: Array, first: int, lanes: Ar
             lanes[column * LANES + k] = rows[place, column]
         lanes[_STIFFNESS * LANES + k] = stiffness[place]
         for i in range(4):
-            lanes[(_DRIVE + i) * LANES + k] = drive[min(place, len(drive) - 1), i]
-        for i in range(2):
-            lanes[(_DRIVE + i) * LANES + k] += rows[place, MOMENTS + i] + rows[place, REST + i]
+            lanes[(_DRIVE + i) * LANES + k] = rows[place, MOMENTS + i] + rows[place, REST + i] if i < 2 else 0.0
+        for c, pressure in enumerate(pressures[min(place, len(pressures) - 1)]):
+            lanes[(_DRIVE + 3) * LANES + k] += 1e-5 * pressure
+            for i in range(3):
+                lanes[(_DRIVE + i) * LANES + k] += robot.gains[i, c] * pressure
     return count
 
 
@@ -161,18 +163,18 @@ def _rates(robot: Numbers, lanes: Array) -> None:
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
 def propagate(
-    robot: Numbers, rows: Array, stiffness: Array, drive: Array, step_s: float, count: int, out: Array
+    robot: Numbers, rows: Array, stiffness: Array, pressures: Array, step_s: float, count: int, out: Array
 ) -> None:
     """Rows (K, n) after `step_s` in `count` steps of the classical Runge-Kutta rule, into `out` (K, n).
 
-    `drive` (1, 4) or (K, 4), which is held: generalised forces of the pressures, and their sum in 100 kPa.
+    `pressures` (1, C) or (K, C), which are held.
     """
     keep, h = math.exp(-step_s / robot.moment_time_s), step_s / count
     lanes, size = np.empty(_COLUMNS * LANES), MOMENTS * LANES
     before, total = np.empty(size), np.empty(size)
     slope = lanes[_SLOPE * LANES :]
     for first in range(0, rows.shape[0], LANES):
-        here = _gathered(rows, stiffness, drive, first, lanes)
+        here = _gathered(robot, rows, stiffness, pressures, first, lanes)
         for _ in range(count):
             before[:] = lanes[:size]
             total[:] = 0.0
@@ -195,7 +197,7 @@ def propagate(
 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
-def loads(robot: Numbers, rows: Array, stiffness: Array, drive: Array, out: Array) -> None:
+def loads(robot: Numbers, rows: Array, stiffness: Array, pressures: Array, out: Array) -> None:
     """Force and torque about the origin that each moving row puts on its base, in the base's frame, into `out` (K, 6).
 
     Accelerations are those of `points`; the base feels the `load_masses`.
@@ -204,7 +206,7 @@ def loads(robot: Numbers, rows: Array, stiffness: Array, drive: Array, out: Arra
     length, gx, gy, gz = segment[LENGTH], segment[GRAVITY], segment[GRAVITY + 1], segment[GRAVITY + 2]
     x0, y0, z0 = robot.origin[0], robot.origin[1], robot.origin[2]
     for first in range(0, rows.shape[0], LANES):
-        here = _gathered(rows, stiffness, drive, first, lanes)
+        here = _gathered(robot, rows, stiffness, pressures, first, lanes)
         _rates(robot, lanes)
         lanes[MASSES * LANES : COLUMNS * LANES] = 0.0
         for i in range(points.shape[0]):
@@ -265,19 +267,14 @@ def simulate(
     `longest_s`.
     """
     one, moved, base, tip = np.empty((1, ROW)), np.empty((1, ROW)), np.array([robot.stiffness]), np.empty((1, 7))
-    chambers, mean, drive = readings[0].copy(), np.empty(readings.shape[1]), np.empty((1, 4))
+    chambers, mean = readings[0].copy(), np.empty((1, readings.shape[1]))
     one[0] = start
     for n in range(len(stamps_s)):
         step_s = stamps_s[n] - stamps_s[n - 1] if n > 0 else 0.0
         if step_s > 0.0:
-            chamber_pressures(readings[n - 1], robot.lag_s, step_s, chambers, mean)
-            drive[:] = 0.0
-            for c in range(len(mean)):
-                drive[0, 3] += 1e-5 * mean[c]
-                for i in range(3):
-                    drive[0, i] += robot.gains[i, c] * mean[c]
+            chamber_pressures(readings[n - 1], robot.lag_s, step_s, chambers, mean[0])
             parts = max(1, math.ceil(step_s / longest_s - 1e-6))
-            propagate(robot, one, base, drive, step_s, parts, moved)
+            propagate(robot, one, base, mean, step_s, parts, moved)
             one[:] = moved
             squared = one[0, 0] * one[0, 0] + one[0, 1] * one[0, 1]
             alive = squared + one[0, RATES] + one[0, RATES + 1] + one[0, RATES + 2]  # no number where it bent too far
