@@ -93,7 +93,7 @@ class Numbers(NamedTuple):
     moment_time_s: float
 
 
-@njit(forceinline=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, forceinline=True, error_model="numpy", fastmath={"contract"})
 def law(robot: Numbers, squared_bending: float, total_pressure: float) -> float:
     """Factor on the stiffness at that bending (rad^2) and sum of pressures (100 kPa)."""
     return max(
