@@ -207,13 +207,14 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
             state = self._caught_up(state)
             return Step(state, self._estimate(state), events=events)
         state, wrench, found = self._with_wrench(state, measurement)
-        if state.filtered is None or wrench is None:
+        filtered = state.filtered
+        if filtered is None or wrench is None:
             return Step(state, events=(*events, *found), used=False)
         seen: Innovation | None = None
         if np.isnan(wrench).all():
             state = self._caught_up(state)
         else:
-            filtered, seen, rejected, lost = self.corrected(state.filtered, state, wrench)
+            filtered, seen, rejected, lost = self.corrected(filtered, state, wrench)
             state, found = state._replace(filtered=filtered, pending=None, rejected_in_a_row=rejected), (*found, *lost)
         return Step(state, self._estimate(state), seen, (*events, *found), used=seen is not None)
 
@@ -236,6 +237,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         if state.filtered is not None and is_back:
             # What it read last has long left the hose, and the moment that nobody knew was that of its pressure.
             state, chambers_pa = self._caught_up(state), state.chambers_pa.copy()
+            assert state.filtered is not None
             chambers_pa[chamber] = gauge
             filtered = self.eased(state.filtered, self._moment_stddev(quiet - 1) / self._moment_stddev(quiet))
             if quiet == 1 and stamp_ns - state.wrench_ns > _SILENT_NS:  # a pause of all sensors is over
