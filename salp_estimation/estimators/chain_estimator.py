@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +66,15 @@ class ChainState(NamedTuple, Generic[Filtered]):
         Of the last measurement; None before the first, where no initial state was given.
     wide
         The same of a filter that began with wider joint angles, while both are followed.
+    history
+        The last of the steps that led here, where somebody will look back.
     """
 
     filtered: Filtered
     gyros: Records
     stamp_ns: int | None
     wide: WideComponent[ChainState[Filtered]] | None = None
+    history: Any = None
 
 
 class Readings(NamedTuple):
@@ -109,7 +112,7 @@ class Estimates(NamedTuple):
 
     def first(self, count: int) -> Estimates:
         """So many."""
-        return Estimates(*(column[:count] for column in self))
+        return self if count == len(self.made_of) else Estimates(*[column[:count] for column in self])
 
 
 class ChainInputs:
@@ -154,7 +157,7 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
     def __init__(self, configuration: SalpConfiguration) -> None:
         super().__init__(configuration)
         gate = Gate(configuration.gate_probability, configuration.recover_after)
-        self._gate = GateSettings(gate.threshold(1), gate.recover_after)
+        self.gate = GateSettings(gate.threshold(1), gate.recover_after)
         self._kinds = {COMMAND: gyro_kernels.COMMAND, SET_POSE: gyro_kernels.OTHER, **self._link_of}
 
     @abstractmethod
@@ -164,16 +167,18 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
     @abstractmethod
     def taken(
         self, state: ChainState[Filtered], readings: Readings, alone: bool
-    ) -> tuple[ChainState[Filtered], int, Estimates]:
-        """Readings filtered: all of them, or up to one of which, unless it is `alone`, something is to be told.
+    ) -> tuple[ChainState[Filtered], int, Estimates, bool]:
+        """Readings filtered: all of them, or up to one that is to be taken `alone`, or not at all.
 
-        State, how many they are, and what came of them. What was filtered of the one that it ended at counts for
-        nothing: if it is not the first, the state is not that of those before it.
+        State, how many they are, what came of them, and whether there is something to be told. Of fewer than all the
+        state counts for nothing.
         """
 
     @abstractmethod
-    def placed(self, filtered: Filtered, elapsed_ns: int, given: GivenPose) -> tuple[Filtered, Innovation | None]:
-        """Moved on by so long, and told where it is."""
+    def placed(
+        self, state: ChainState[Filtered], stamp_ns: int, given: GivenPose
+    ) -> tuple[ChainState[Filtered], Innovation | None]:
+        """Moved on to a stamp, and told where it is."""
 
     @abstractmethod
     def published(self, filtered: Filtered) -> tuple[Vector, Matrix]:
@@ -183,9 +188,7 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
         """From an initial state, or at the origin, straight, with the configured standard deviations."""
         known = initial or self.default_start()
         stamp_ns = None if initial is None else initial.stamp_ns
-        return ChainState(
-            self.begun(known.mean, known.covariance), gyro_kernels.unheard(len(self._link_of)), stamp_ns
-        )
+        return ChainState(self.begun(known.mean, known.covariance), gyro_kernels.unheard(len(self._link_of)), stamp_ns)
 
     def default_start(self) -> Estimate:
         """At the origin, straight, at any time."""
@@ -195,33 +198,34 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
         """Take a command, or predict to the measurement's stamp and correct."""
         stamp_ns, sensor = measurement.stamp_ns, measurement.sensor
         if sensor == SET_POSE:
-            elapsed_ns = 0 if state.stamp_ns is None else stamp_ns - state.stamp_ns
-            filtered, innovation = self.placed(state.filtered, elapsed_ns, self._given_pose(measurement.value))
-            estimate = Estimate(stamp_ns, *self.published(filtered))
-            return Step(state._replace(filtered=filtered, stamp_ns=stamp_ns), estimate, innovation)
+            after, seen = self.placed(state, stamp_ns, self._given_pose(measurement.value))
+            return Step(after, Estimate(stamp_ns, *self.published(after.filtered)), seen)
         values = np.array(measurement.value, order="C", ndmin=2)
         readings = Readings(np.array([self._kinds[sensor]]), np.array([stamp_ns]), values)
-        after, count, found = self.taken(state, readings, alone=True)
-        if not count and state.stamp_ns is not None:
-            bridged_s(stamp_ns - state.stamp_ns)
+        after, count, found, told = self.taken(state, readings, alone=True)
+        if not count:
+            bridged_s(self.pending_ns(state, stamp_ns))
+            return Step(state, used=False)
         if sensor == COMMAND:
             return Step(after)
-        if not len(found.made_of):
-            return Step(state, used=False)
-        value, stddev, nis, accepted, inflation = found.seen[0].tolist()
+        ((value, stddev, nis, accepted, inflation),) = found.seen.tolist()
         innovation = Innovation(np.array([value]), np.array([[stddev]]), nis, accepted == 1.0, inflation)
         estimate = Estimate(stamp_ns, found.means[0], found.covariances[0])
-        return Step(after, estimate, innovation, self._told(state.gyros, after.gyros, measurement))
+        return Step(after, estimate, innovation, self._told(state.gyros, after.gyros, measurement) if told else ())
+
+    def pending_ns(self, state: ChainState[Filtered], stamp_ns: int) -> int:
+        """How long it is to be moved on to a stamp."""
+        return 0 if state.stamp_ns is None else stamp_ns - state.stamp_ns
 
     def filter_block(self, state: ChainState[Filtered], block: Block) -> FilteredBlock | None:
         """Up to the last reading of a gyro before a pose that is set, and before one of which something is told."""
         kinds = np.array([self._kinds[sensor] for sensor in block.sensors])[block.kinds]
         others = (kinds == gyro_kernels.OTHER).nonzero()[0]
-        gyros = (kinds[: others[0]] if len(others) else kinds).__ge__(0).nonzero()[0]
+        gyros = (kinds[: others[0] if len(others) else None] >= 0).nonzero()[0]
         last = int(gyros[-1]) + 1 if len(gyros) else 0
         while last:
             readings = Readings(kinds[:last], block.stamps_ns[:last], block.values[:last])
-            after, count, found = self.taken(state, readings, alone=False)
+            after, count, found, _ = self.taken(state, readings, alone=False)
             last = int(found.made_of[-1]) + 1 if len(found.made_of) else 0
             if count == len(readings.kinds):
                 value, stddev, nis, accepted, _ = found.seen.T
@@ -232,8 +236,8 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
     def _told(self, before: Records, after: Records, measurement: Measurement) -> tuple[Notice, ...]:
         """Notices of a gyro that begins to be refused, and of those that have fallen silent."""
         notices, link = [], self._link_of[measurement.sensor]
-        if int(after[link]["rejected_in_a_row"]) == self._gate.recover_after > 0:
-            notices.append(_contradiction(measurement, self._gate.recover_after))
+        if int(after[link]["rejected_in_a_row"]) == self.gate.recover_after > 0:
+            notices.append(_contradiction(measurement, self.gate.recover_after))
         if (silent := after["is_silent"] & ~before["is_silent"]).any():
             sensors = [sensor for sensor, other in self._link_of.items() if silent[other]]
             notices += [_silence(sensor, int(before[self._link_of[sensor]]["last_ns"])) for sensor in sensors]

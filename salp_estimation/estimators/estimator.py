@@ -90,7 +90,7 @@ class SalpEstimator(ChainEstimator[Filtered]):
             StateSpace(vector("rate", ("rate",), "rad/s")).layout,
             self._gyro_element,
             self._gyro_sign,
-            self._gate,
+            self.gate,
             process.wheel_speed_noise_m_s_sqrt_hz,
             np.sqrt(lasts_s) * np.hstack(sizes),
             lasts_s * process.link_rate_error_rad_s**2 * turning.T.copy(),
@@ -111,25 +111,26 @@ class SalpEstimator(ChainEstimator[Filtered]):
 
     def taken(
         self, state: ChainState[Filtered], readings: Readings, alone: bool
-    ) -> tuple[ChainState[Filtered], int, Estimates]:
+    ) -> tuple[ChainState[Filtered], int, Estimates, bool]:
         """By one compiled call."""
         now, gyros = [array.copy() for array in state.filtered], state.gyros.copy()
         stamp_ns = NEVER if state.stamp_ns is None else state.stamp_ns
         room = Estimates.room(len(readings.kinds), self.space)
-        count, found = kernels.filter_readings(self._settings, *now, gyros, stamp_ns, *readings, alone, *room)
-        return ChainState(Filtered(*now), gyros, int(readings.stamps_ns[count - 1])), count, room.first(found)
+        count, found, told = kernels.filter_readings(self._settings, *now, gyros, stamp_ns, *readings, alone, *room)
+        return ChainState(Filtered(*now), gyros, int(readings.stamps_ns[count - 1])), count, room.first(found), told
 
-    def placed(self, filtered: Filtered, elapsed_ns: int, given: GivenPose) -> tuple[Filtered, None]:
+    def placed(self, state: ChainState[Filtered], stamp_ns: int, given: GivenPose) -> tuple[ChainState[Filtered], None]:
         """The given pose in the place of the filter's, and independent of the joint angles."""
-        points, wheels = filtered.points.copy(), filtered.wheels.copy()
-        if elapsed_ns > 0:
-            kernels.predict(self._settings, points, wheels, bridged_s(elapsed_ns))
-        mean, covariance = self.published(filtered._replace(points=points))
+        points, wheels, biases = (array.copy() for array in state.filtered)
+        if (duration_s := bridged_s(self.pending_ns(state, stamp_ns))) > 0.0:
+            kernels.predict(self._settings, points, wheels, duration_s)
+        mean, covariance = self.published(Filtered(points, wheels, biases))
         tangent = self.space.tangent("pose")
         mean[self._pose] = given.pose
         covariance[tangent, :] = covariance[:, tangent] = 0.0
         covariance[tangent, tangent] = given.covariance
-        return Filtered(self._unscented.start(mean, covariance).packed, wheels, filtered.biases), None
+        points = self._unscented.start(mean, covariance).packed
+        return ChainState(Filtered(points, wheels, biases), state.gyros, stamp_ns), None
 
     def published(self, filtered: Filtered) -> tuple[Vector, Matrix]:
         """Mean and covariance."""

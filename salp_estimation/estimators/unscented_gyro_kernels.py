@@ -245,8 +245,8 @@ def filter_readings(
     means: Matrix,
     covariances: NDArray[np.float64],
     seen: Matrix,
-) -> tuple[int, int]:
-    """Take readings of gyros and commands, in order: how many, and how many estimates there are of them.
+) -> tuple[int, int, bool]:
+    """Take readings of gyros and commands, in order.
 
     It ends before a gap that cannot be bridged and, unless the first of them is to be taken `alone`, at one of which
     something is to be told, where all that is written counts for nothing.
@@ -261,13 +261,17 @@ def filter_readings(
         (M,) link of the gyro, or below zero a command; see `Block`.
     made_of, means, covariances, seen
         Written, (M,), (M, n), (M, n, n) and (M, 5): of each estimate the number of its reading, moments, and `Seen`.
+
+    Returns
+    -------
+    How many readings, how many estimates of them, and whether there is something to be told.
     """
-    n, found = len(salp.links), 0
+    n, found, told = len(salp.links), 0, False
     for k in range(len(kinds)):
         duration_s = 0.0 if stamp_ns == NEVER else (stamps_ns[k] - stamp_ns) / NANOSECONDS_PER_SECOND
         stamp_ns, link = stamps_ns[k], kinds[k]
         if duration_s > LONGEST_GAP_S:
-            return k, found
+            return k, found, False
         if duration_s > 0.0:
             predict(salp, state, wheels, duration_s)
         if link < 0:
@@ -279,8 +283,8 @@ def filter_readings(
         reading = salp.sign * values[k, salp.element]
         told = _correct(salp, state, wheels, biases[link], gyros, link, stamp_ns, reading, seen[found])
         if told and not alone:
-            return k, found
+            return k, found, True
         publish(state, means[found], covariances[found])
         made_of[found] = k
         found += 1
-    return len(kinds), found
+    return len(kinds), found, told
