@@ -19,7 +19,6 @@ as much as the algebra of a small filter, hence few kernels with all their work 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -75,7 +74,11 @@ class Unscented:
     def start(self, mean: Vector, covariance: Matrix) -> SigmaPoints:
         """The state of that mean (a,) and covariance (n, n); NotPositiveDefinite for a negative eigenvalue."""
         mean, covariance = self.space.moments(mean, covariance)
-        return self._drawn(mean, covariance_root(covariance))
+        packed = np.zeros(self._shape)
+        packed[0] = mean
+        packed[self._point_count :, : self.space.dimension] = covariance_root(covariance)
+        kernels.draw(self.space.layout, packed)
+        return SigmaPoints(packed, packed[: self._point_count])
 
     def root(self, state: SigmaPoints) -> Matrix:
         """(n, n) lower root of the covariance."""
@@ -89,7 +92,9 @@ class Unscented:
 
     def inflated(self, state: SigmaPoints, factor: float) -> SigmaPoints:
         """With so many times the covariance."""
-        return self._drawn(state.mean, self.root(state) * math.sqrt(factor))
+        packed = state.packed.copy()
+        kernels.inflate(self.space.layout, packed, factor)
+        return SigmaPoints(packed, packed[: self._point_count])
 
     def predict(self, state: SigmaPoints, propagate: BatchModel, noise_root: Matrix) -> SigmaPoints:
         """The state moved by `propagate`, which maps sigma points (2n + 1, a) to their successors, a new array.
@@ -170,13 +175,6 @@ class Unscented:
             return corrected, replace(seen, inflation=inflation), rejected
         seen = Innovation(innovation, root, nis, accepted)
         return (SigmaPoints(after, after[: self._point_count]) if accepted else state), seen, rejected
-
-    def _drawn(self, mean: Vector, root: Matrix) -> SigmaPoints:
-        packed = np.zeros(self._shape)
-        packed[0] = mean
-        packed[self._point_count :, : self.space.dimension] = root
-        kernels.draw(self.space.layout, packed)
-        return SigmaPoints(packed, packed[: self._point_count])
 
 
 @lru_cache(maxsize=64)

@@ -39,6 +39,16 @@ def draw(layout: Layout, state: Rows) -> None:
 
 
 @njit(cache=True)
+def inflate(layout: Layout, state: Rows, factor: float) -> None:
+    """In place, so many times the covariance."""
+    n = (state.shape[0] - 1) // 3
+    for i in range(2 * n + 1, state.shape[0]):
+        for j in range(n):
+            state[i, j] *= np.sqrt(factor)
+    draw(layout, state)
+
+
+@njit(cache=True)
 def _factor(columns: Rows, points: int, lower: Rows, first: Whole) -> None:
     """Into the rows of `lower` from `first` on the root of the sum of squares of `columns` (n, .), which are used up.
 

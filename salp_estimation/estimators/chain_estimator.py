@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import (
     IMU,
     NANOSECONDS_PER_SECOND,
     POSE,
+    Block,
     Estimate,
+    FilteredBlock,
+    Innovations,
     Matrix,
     Measurement,
     Notice,
@@ -21,14 +24,12 @@ from onboard_estimation.base.measurement import (
 from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.planar import planar_covariance, planar_pose
-from onboard_estimation.pipeline.estimator import Estimator, Event, Step
-from onboard_estimation.pipeline.sensor_trust import (
-    SILENT_S,
-    TRUST_READINGS,
-    SensorTrust,
-    others_are_well,
-)
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.pipeline.estimator import Estimator, Step
+from onboard_estimation.pipeline.sensor_trust import bridged_s
+from salp_estimation.estimators import gyro_kernels
 from salp_estimation.estimators.gaussian_sum_start import WideComponent
+from salp_estimation.estimators.gyro_kernels import GateSettings, Records, Seen
 from salp_estimation.model.configuration import SalpConfiguration
 
 COMMAND = "actuators/command"
@@ -36,19 +37,9 @@ COMMAND_LAG_S = 0.05
 """Lag of the commands that a residual model starts from; what it lacks of the real one is among its parameters."""
 STANDING_M_S = 1e-6
 """Slower commands count as none: the robot rests."""
-_SILENT_NS = round(SILENT_S * NANOSECONDS_PER_SECOND)
 GYRO_AXES = {"x": (0, 1.0), "y": (1, 1.0), "z": (2, 1.0), "-x": (0, -1.0), "-y": (1, -1.0), "-z": (2, -1.0)}
 
 Filtered = TypeVar("Filtered")
-Wheels = TypeVar("Wheels")
-
-
-class Reading(NamedTuple):
-    """A rate of the gyro of one link, and how long ago its last one was, s (infinite for the first)."""
-
-    link: int
-    rate_rad_s: float
-    period_s: float
 
 
 class GivenPose(NamedTuple):
@@ -62,29 +53,66 @@ class GivenPose(NamedTuple):
     is_known: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChainState(Generic[Filtered, Wheels]):
-    """All that measurements change.
+class ChainState(NamedTuple, Generic[Filtered]):
+    """All that measurements change; arrays are values, never written.
 
     Attributes
     ----------
     filtered
-        Moments of the filter.
-    wheels
-        What the wheels do.
+        Of the filter.
+    gyros
+        By link, see `gyro_kernels`.
     stamp_ns
         Of the last measurement; None before the first, where no initial state was given.
-    gyros
-        By link.
     wide
         The same of a filter that began with wider joint angles, while both are followed.
+    history
+        The last of the steps that led here, where somebody will look back.
     """
 
     filtered: Filtered
-    wheels: Wheels
+    gyros: Records
     stamp_ns: int | None
-    gyros: tuple[SensorTrust, ...]
-    wide: WideComponent[ChainState[Filtered, Wheels]] | None = None
+    wide: WideComponent[ChainState[Filtered]] | None = None
+    history: Any = None
+
+
+class Readings(NamedTuple):
+    """M of them: link of the gyro or `COMMAND` (M,) int64, stamps (M,) int64, values (M, W) as in a `Block`."""
+
+    kinds: NDArray[np.int64]
+    stamps_ns: NDArray[np.int64]
+    values: Matrix
+
+
+class Estimates(NamedTuple):
+    """What came of readings: room for it, and after a kernel the part of that which is used.
+
+    Attributes
+    ----------
+    made_of
+        (E,) int64, of each the number of the reading.
+    means, covariances
+        (E, a) and (E, n, n).
+    seen
+        (E, 5) see `gyro_kernels.Seen`.
+    """
+
+    made_of: NDArray[np.int64]
+    means: Matrix
+    covariances: NDArray[np.float64]
+    seen: Matrix
+
+    @classmethod
+    def room(cls, count: int, space: StateSpace) -> Estimates:
+        """For so many."""
+        n = space.dimension
+        moments = np.empty((count, space.coordinate_count)), np.empty((count, n, n))
+        return cls(np.empty(count, np.int64), *moments, np.empty((count, len(Seen._fields))))
+
+    def first(self, count: int) -> Estimates:
+        """So many."""
+        return self if count == len(self.made_of) else Estimates(*[column[:count] for column in self])
 
 
 class ChainInputs:
@@ -111,7 +139,7 @@ class ChainInputs:
         return GivenPose(pose, self._initial_covariance[:3, :3].copy(), False)
 
 
-class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, Wheels]):
+class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filtered]):
     """Pose and shape of the chain.
 
     Measurements
@@ -128,96 +156,92 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered, Wheels]], Gener
 
     def __init__(self, configuration: SalpConfiguration) -> None:
         super().__init__(configuration)
-        self._gate = Gate(configuration.gate_probability, configuration.recover_after)
-        self._least_period_ns = 0
+        gate = Gate(configuration.gate_probability, configuration.recover_after)
+        self.gate = GateSettings(gate.threshold(1), gate.recover_after)
+        self._kinds = {COMMAND: gyro_kernels.COMMAND, SET_POSE: gyro_kernels.OTHER, **self._link_of}
 
     @abstractmethod
-    def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
+    def begun(self, mean: Vector, covariance: Matrix) -> Filtered:
         """Those moments and standing wheels at the start."""
 
     @abstractmethod
-    def commanded(
-        self, filtered: Filtered, wheels: Wheels, elapsed_ns: int, rim_speeds_m_s: Vector
-    ) -> tuple[Filtered, Wheels]:
-        """Other rim speeds (N,) are asked for, so long after the last measurement."""
+    def taken(
+        self, state: ChainState[Filtered], readings: Readings, alone: bool
+    ) -> tuple[ChainState[Filtered], int, Estimates, bool]:
+        """Readings filtered: all of them, or up to one that is to be taken `alone`, or not at all.
+
+        State, how many they are, what came of them, and whether there is something to be told. Of fewer than all the
+        state counts for nothing.
+        """
 
     @abstractmethod
-    def predicted(self, filtered: Filtered, wheels: Wheels, stamp_ns: int, elapsed_ns: int) -> tuple[Filtered, Wheels]:
-        """Moved on to a stamp, so long after the last measurement."""
-
-    @abstractmethod
-    def corrected(
-        self, filtered: Filtered, wheels: Wheels, stamp_ns: int, reading: Reading, gyro: SensorTrust, may_recover: bool
-    ) -> tuple[Filtered, Innovation, int]:
-        """Corrected by a gyro, what the update saw, and rejections in a row."""
-
-    @abstractmethod
-    def placed(self, filtered: Filtered, given: GivenPose) -> tuple[Filtered, Innovation | None]:
-        """Told where it is."""
+    def placed(
+        self, state: ChainState[Filtered], stamp_ns: int, given: GivenPose
+    ) -> tuple[ChainState[Filtered], Innovation | None]:
+        """Moved on to a stamp, and told where it is."""
 
     @abstractmethod
     def published(self, filtered: Filtered) -> tuple[Vector, Matrix]:
         """Mean and covariance in `space`."""
 
-    def start(self, initial: Estimate | None) -> ChainState[Filtered, Wheels]:
+    def start(self, initial: Estimate | None) -> ChainState[Filtered]:
         """From an initial state, or at the origin, straight, with the configured standard deviations."""
         known = initial or self.default_start()
         stamp_ns = None if initial is None else initial.stamp_ns
-        return ChainState(*self.begun(known.mean, known.covariance), stamp_ns, (SensorTrust(),) * len(self._link_of))
+        return ChainState(self.begun(known.mean, known.covariance), gyro_kernels.unheard(len(self._link_of)), stamp_ns)
 
     def default_start(self) -> Estimate:
         """At the origin, straight, at any time."""
         return Estimate(0, self.space.origin(), self._initial_covariance)
 
-    def step(self, state: ChainState[Filtered, Wheels], measurement: Measurement) -> Step:
+    def step(self, state: ChainState[Filtered], measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct."""
-        stamp_ns, sensor, gyros = measurement.stamp_ns, measurement.sensor, state.gyros
-        filtered, wheels = state.filtered, state.wheels
-        elapsed_ns = 0 if state.stamp_ns is None else stamp_ns - state.stamp_ns
-        innovation: Innovation | None
-        events: tuple[Event, ...] = ()
-        if sensor == COMMAND:
-            rim_speeds = self._wheel_radii_m * measurement.value
-            filtered, wheels = self.commanded(filtered, wheels, elapsed_ns, rim_speeds)
-            return Step(ChainState(filtered, wheels, stamp_ns, gyros))
+        stamp_ns, sensor = measurement.stamp_ns, measurement.sensor
         if sensor == SET_POSE:
-            filtered, wheels = self.predicted(filtered, wheels, stamp_ns, elapsed_ns)
-            filtered, innovation = self.placed(filtered, self._given_pose(measurement.value))
-        else:
-            link = self._link_of[sensor]
-            gyro = gyros[link]
-            since_ns = None if gyro.last_ns is None else stamp_ns - gyro.last_ns
-            if since_ns is not None and since_ns < self._least_period_ns:
-                return Step(state, used=False)
-            filtered, wheels = self.predicted(filtered, wheels, stamp_ns, elapsed_ns)
-            reading = Reading(
-                link, self._rate(measurement), np.inf if since_ns is None else since_ns / NANOSECONDS_PER_SECOND
-            )
-            # Before that many rejections nothing depends on the others.
-            is_due = gyro.rejected_in_a_row + 1 >= self._gate.recover_after
-            may_recover = not (is_due and others_are_well(gyros, link, stamp_ns))
-            filtered, innovation, rejected = self.corrected(filtered, wheels, stamp_ns, reading, gyro, may_recover)
-            trust = gyro.trust + (innovation.accepted - gyro.trust) / TRUST_READINGS
-            gyros = (*gyros[:link], SensorTrust(stamp_ns, rejected, trust), *gyros[link + 1 :])
-            if not may_recover and rejected == self._gate.recover_after > 0:
-                events = (_contradiction(measurement, rejected),)
-            if since_ns is not None and since_ns <= _SILENT_NS:  # not the first one after a gap of all
-                gyros, silences = self._listened(gyros, stamp_ns)
-                events = (*events, *silences)
-        estimate = Estimate(stamp_ns, *self.published(filtered))
-        return Step(ChainState(filtered, wheels, stamp_ns, gyros), estimate, innovation, events)
+            after, seen = self.placed(state, stamp_ns, self._given_pose(measurement.value))
+            return Step(after, Estimate(stamp_ns, *self.published(after.filtered)), seen)
+        values = np.array(measurement.value, order="C", ndmin=2)
+        readings = Readings(np.array([self._kinds[sensor]]), np.array([stamp_ns]), values)
+        after, count, found, told = self.taken(state, readings, alone=True)
+        if not count:
+            bridged_s(self.pending_ns(state, stamp_ns))
+            return Step(state, used=False)
+        if sensor == COMMAND:
+            return Step(after)
+        ((value, stddev, nis, accepted, inflation),) = found.seen.tolist()
+        innovation = Innovation(np.array([value]), np.array([[stddev]]), nis, accepted == 1.0, inflation)
+        estimate = Estimate(stamp_ns, found.means[0], found.covariances[0])
+        return Step(after, estimate, innovation, self._told(state.gyros, after.gyros, measurement) if told else ())
 
-    def _listened(
-        self, gyros: tuple[SensorTrust, ...], stamp_ns: int
-    ) -> tuple[tuple[SensorTrust, ...], tuple[Notice, ...]]:
-        """Gyros, with a notice of each that has fallen silent."""
-        out, notices = list(gyros), []
-        for sensor, link in self._link_of.items():
-            gyro = gyros[link]
-            if gyro.last_ns is not None and not gyro.is_silent and stamp_ns - gyro.last_ns > _SILENT_NS:
-                out[link] = gyro._replace(is_silent=True)
-                notices.append(_silence(sensor, gyro.last_ns))
-        return tuple(out), tuple(notices)
+    def pending_ns(self, state: ChainState[Filtered], stamp_ns: int) -> int:
+        """How long it is to be moved on to a stamp."""
+        return 0 if state.stamp_ns is None else stamp_ns - state.stamp_ns
+
+    def filter_block(self, state: ChainState[Filtered], block: Block) -> FilteredBlock | None:
+        """Up to the last reading of a gyro before a pose that is set, and before one of which something is told."""
+        kinds = np.array([self._kinds[sensor] for sensor in block.sensors])[block.kinds]
+        others = (kinds == gyro_kernels.OTHER).nonzero()[0]
+        gyros = (kinds[: others[0] if len(others) else None] >= 0).nonzero()[0]
+        last = int(gyros[-1]) + 1 if len(gyros) else 0
+        while last:
+            readings = Readings(kinds[:last], block.stamps_ns[:last], block.values[:last])
+            after, count, found, _ = self.taken(state, readings, alone=False)
+            last = int(found.made_of[-1]) + 1 if len(found.made_of) else 0
+            if count == len(readings.kinds):
+                value, stddev, nis, accepted, _ = found.seen.T
+                seen = Innovations(found.made_of, value[:, None], stddev[:, None], nis, accepted == 1.0)
+                return FilteredBlock(after, count, *found[:3], innovations=seen)
+        return None
+
+    def _told(self, before: Records, after: Records, measurement: Measurement) -> tuple[Notice, ...]:
+        """Notices of a gyro that begins to be refused, and of those that have fallen silent."""
+        notices, link = [], self._link_of[measurement.sensor]
+        if int(after[link]["rejected_in_a_row"]) == self.gate.recover_after > 0:
+            notices.append(_contradiction(measurement, self.gate.recover_after))
+        if (silent := after["is_silent"] & ~before["is_silent"]).any():
+            sensors = [sensor for sensor, other in self._link_of.items() if silent[other]]
+            notices += [_silence(sensor, int(before[self._link_of[sensor]]["last_ns"])) for sensor in sensors]
+        return tuple(notices)
 
 
 def _silence(sensor: str, last_ns: int) -> Notice:

@@ -20,6 +20,7 @@ import math
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numba import njit
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix
 from onboard_estimation.filtering.state_space import StateSpace
@@ -76,6 +77,7 @@ def widened(space: StateSpace, covariance: Matrix) -> Matrix | None:
     return wider
 
 
+@njit(cache=True, error_model="numpy")
 def log_density(innovation: float, spread: float, own: float, repeated: float, share: float, threshold: float) -> float:
     """Of a gyro's reading, less a constant, where the filter takes errors that last for white noise.
 

@@ -10,25 +10,20 @@ grows with the square of the number of links, and with the rate of the gyros (`g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import Estimate, Matrix, Measurement, Vector
-from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Block, Estimate, Matrix, Vector
+from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Later
-from onboard_estimation.pipeline.estimator import Step
-from salp_estimation.estimators.chain_estimator import ChainState, GivenPose, Reading
-from salp_estimation.estimators.residual_estimator import (
-    POSE,
-    ROBOT_TIME_S,
-    FilterState,
-    LaggedCommand,
-    ResidualEstimator,
-)
+from salp_estimation.estimators import residual_gyro_kernels as kernels
+from salp_estimation.estimators.chain_estimator import Estimates, GivenPose, Readings
+from salp_estimation.estimators.residual_estimator import POSE, ResidualEstimator, ResidualState
 from salp_estimation.estimators.residual_filter_kernels import Linearised, expected_rates, gyro_slope
+from salp_estimation.estimators.residual_gyro_kernels import ROBOT_TIME_S
 
 Rows = NDArray[np.float64]
 
@@ -119,55 +114,72 @@ class ResidualSmoother(ResidualEstimator):
     the filter's pose says nothing of the pose before it, while joint angles and biases are smoothed through.
     """
 
-    def followed(self, state: ChainState[FilterState, LaggedCommand], measurement: Measurement) -> Step:
-        """As the filter; the instant of an estimate is kept, unless there is one less than `APART_NS` before it."""
-        followed = super().followed(state, measurement)
-        now: FilterState = followed.state.filtered
-        last = now.history
+    def taken(
+        self, state: ResidualState, readings: Readings, alone: bool
+    ) -> tuple[ResidualState, int, Estimates, bool]:
+        """As the filter, one reading after its prediction, which is kept step by step.
+
+        The instant of an estimate is kept, unless there is one less than `APART_NS` before it.
+        """
+        link, stamp_ns, before = int(readings.kinds[0]), int(readings.stamps_ns[0]), state
+        if link >= 0 and stamp_ns - int(state.gyros[link]["last_ns"]) >= self._settings.least_period_ns:
+            before = self.predicted(state, stamp_ns)
+        after, count, found, told = super().taken(before, readings, alone)
+        if not len(found.made_of):
+            return after, count, found, told
+        _, stddev, _, accepted, inflation = found.seen[0].tolist()
+        now, known = after.filtered, before.filtered
+        if accepted:
+            covariance = kernels.inflated(known, inflation) if inflation > 1.0 else known.covariance
+            slope, precision = gyro_slope(known.state, now.near, link), np.array([[1.0 / stddev**2]])
+            gain = covariance @ slope * precision
+            kept = Correction(after.history, slope[None], gain.T, precision, found.seen[0, :1].copy())
+            after = after._replace(history=kept)
+        return self._marked(after, stamp_ns), count, found, told
+
+    def filter_block(self, state: ResidualState, block: Block) -> None:
+        """What is kept is kept one by one."""
+
+    def _marked(self, state: ResidualState, stamp_ns: int) -> ResidualState:
+        last, now, public = state.history, state.filtered, self._public
         while last is not None and not isinstance(last, Instant):
             last = last.before
-        is_near = last is not None and measurement.stamp_ns - last.stamp_ns < APART_NS
-        if followed.estimate is None or is_near:
-            return followed
-        public = self._public
+        if last is not None and stamp_ns - last.stamp_ns < APART_NS:
+            return state
         moments = now.state[public], now.covariance[public]
-        marked = now._replace(history=Instant(now.history, measurement.stamp_ns, *moments, self.inflation(now)))
-        return followed._replace(state=replace(followed.state, filtered=marked))
+        scales = kernels.less_sure(self._settings, now, kernels.unlikeness(now))
+        return state._replace(history=Instant(state.history, stamp_ns, *moments, scales))
 
-    def _moved(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
-        twist = duration_s * expected_rates(linearised, now.state)[:3]
-        after = super()._moved(now, duration_s, linearised)
-        return after._replace(history=Prediction(now.history, linearised, duration_s, twist))
+    def placed(self, state: ResidualState, stamp_ns: int, given: GivenPose) -> tuple[ResidualState, Innovation]:
+        """As the filter; its instant is kept."""
+        after, seen = super().placed(state, stamp_ns, given)
+        return self._marked(after, stamp_ns), seen
 
-    def _by_gyro(
-        self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate
-    ) -> tuple[FilterState, Innovation]:
-        after, seen = super()._by_gyro(now, reading, speed_m_s, linearised, gate)
-        if not seen.accepted:
-            return after, seen
-        slope = gyro_slope(now.state, linearised, reading.link)
-        precision = 1.0 / seen.covariance
-        gain = now.covariance @ slope * precision
-        return after._replace(history=Correction(now.history, slope[None], gain.T, precision, seen.value)), seen
+    def moved(self, state: ResidualState, step: int, steps: int) -> ResidualState:
+        """Kept."""
+        after = super().moved(state, step, steps)
+        near, duration_s = after.filtered.near, state.filtered.wheels.pending_ns / NANOSECONDS_PER_SECOND / steps
+        twist = duration_s * expected_rates(near, state.filtered.state)[:3]
+        return after._replace(history=Prediction(state.history, near, duration_s, twist))
 
-    def _by_pose(self, now: FilterState, given: GivenPose) -> tuple[FilterState, Innovation]:
-        after, seen = super()._by_pose(now, given)
+    def _by_pose(self, state: ResidualState, given: GivenPose) -> tuple[ResidualState, Innovation]:
+        after, seen = super()._by_pose(state, given)
         precision: Matrix = np.linalg.inv(seen.covariance).astype(np.float64)
-        gain, slopes = now.covariance[:, -3:] @ precision, np.eye(self._size)[-3:]
-        return after._replace(history=Correction(now.history, slopes, gain, precision, seen.value)), seen
+        gain, slopes = state.filtered.covariance[:, -3:] @ precision, np.eye(self._size)[-3:]
+        return after._replace(history=Correction(state.history, slopes, gain, precision, seen.value)), seen
 
-    def _replaced(self, now: FilterState, given: GivenPose) -> FilterState:
+    def _replaced(self, state: ResidualState, given: GivenPose) -> ResidualState:
         slopes = np.eye(self._size)[-3:]
-        step = Correction(now.history, slopes, slopes.T, np.zeros((3, 3)), np.zeros(3))
-        return super()._replaced(now, given)._replace(history=step)
+        kept = Correction(state.history, slopes, slopes.T, np.zeros((3, 3)), np.zeros(3))
+        return super()._replaced(state, given)._replace(history=kept)
 
-    def smoothed(self, state: ChainState[FilterState, LaggedCommand]) -> list[Estimate]:
+    def smoothed(self, state: ResidualState) -> list[Estimate]:
         """One at the stamps of gyros and poses that are at least `APART_NS` apart, and the filter's own at the end."""
         state = self.leading(state)  # a run that ended while its start was in doubt
         later = Later.nothing(self._size)
         out: list[Estimate] = []
-        step = state.filtered.history
-        filtered_ns = 0 if state.stamp_ns is None else state.stamp_ns - state.wheels.pending_ns
+        step = state.history
+        filtered_ns = 0 if state.stamp_ns is None else state.stamp_ns - state.filtered.wheels.pending_ns
         while step is not None:
             if isinstance(step, Instant):
                 if not out and filtered_ns > step.stamp_ns:

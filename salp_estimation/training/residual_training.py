@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.kept_results import keepable
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.base.workers import all_of, sharers
 from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.filtering.consistency import nees
@@ -33,7 +33,7 @@ from onboard_estimation.learning.model_file import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.chain_estimator import COMMAND
-from salp_estimation.estimators.residual_estimator import FilterState, ResidualEstimator, initial_covariance
+from salp_estimation.estimators.residual_estimator import ResidualEstimator, initial_covariance
 from salp_estimation.estimators.residual_model import Population, ResidualModel, header_of
 from salp_estimation.model.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.model.gaits import SETTLE_S
@@ -300,13 +300,6 @@ def inflation(judged: Sequence[HeldOutErrors]) -> Vector:
     return out
 
 
-class _AsStated(ResidualEstimator):
-    """The filter, which nothing makes less sure than it is."""
-
-    def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
-        return self.stated(filtered)
-
-
 def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutErrors | None:
     """None for a run that is too short."""
     label, recording, model, seed = held_out
@@ -328,7 +321,7 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     error = covariance_root(covariance) @ np.random.default_rng(seed + _SEED).normal(size=len(covariance))
     error[n + 2 :] = error[:2] = 0.0
     covariance[:2] = covariance[:, :2] = 0.0  # what is found of the position is its drift alone
-    estimator = _AsStated(configuration, model)
+    estimator = ResidualEstimator(configuration, model, as_stated=True)
     space = estimator.space
     mean = space.plus(np.concatenate([states[0], np.zeros(n)]), error)
     initial = Estimate(int(true_ns[0]), mean, covariance)

@@ -24,7 +24,7 @@ from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.options import JudgeSettings
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators import residual_filter_kernels as kernels
-from salp_estimation.estimators.residual_estimator import ROBOT_TIME_S
+from salp_estimation.estimators.residual_gyro_kernels import ROBOT_TIME_S
 from salp_estimation.estimators.residual_smoother import APART_NS, Correction, PastStep, Prediction, ResidualSmoother
 from salp_estimation.model.configuration import InitialConfiguration, SalpConfiguration
 from salp_estimation.robot import ROBOT

@@ -22,7 +22,8 @@ from onboard_estimation.ros.diagnostics import WARN, HealthReport
 from salp_estimation.estimators import residual_filter_kernels as kernels
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.paper_filter import read_model
-from salp_estimation.estimators.residual_estimator import NOVEL_FROM, ResidualEstimator
+from salp_estimation.estimators.residual_estimator import ResidualEstimator
+from salp_estimation.estimators.residual_gyro_kernels import NOVEL_FROM
 from salp_estimation.estimators.residual_model import ResidualModel
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
@@ -80,7 +81,7 @@ def test_what_is_published_is_that_much_less_sure(trained: float, unlike: float)
     spread = np.random.default_rng(5).normal(size=(8, 8))
     covariance = spread @ spread.T
     estimator = ResidualEstimator(CONFIGURATION, replace(a_model(), inflation=np.array([2.0 * trained, trained])))
-    now, _ = estimator.begun(np.zeros(8), covariance)
+    now = estimator.begun(np.zeros(8), covariance)
     mean, usual = estimator.published(now)
     factors = np.array([1.0, 1.0, 1.0, trained, trained, 1.0, 1.0, 1.0])
     np.testing.assert_array_equal(mean, 0.0)
@@ -92,7 +93,7 @@ def test_what_is_published_is_that_much_less_sure(trained: float, unlike: float)
     known, state = now.covariance.copy(), now.state.copy()
     known[PARAMETERS, PARAMETERS] *= 1e-6
     state[PARAMETERS] = population.parameters + 3.0 * np.sqrt(np.diag(population.prior))
-    _, wider = estimator.published(now.with_moments(state, known))
+    _, wider = estimator.published(now._replace(state=state, covariance=known))
     factors[:3], factors[3:5] = 1.0, unlike * trained
     np.testing.assert_allclose(wider, covariance * np.outer(factors, factors), rtol=1e-4)
 
