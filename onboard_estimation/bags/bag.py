@@ -141,7 +141,7 @@ class Bag(ExitStack[None]):
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
             self._storages = files.storages
             self._connections, faults = choose_connections(files.storages)
-            self._blocks = list(assign_topics(files.storages, self._connections))
+            self._blocks = [pair for one in files.storages for pair in assign_topics(one, self._connections)]
             self._compressed_messages = False
             self._compressed_messages = files.metadata.compressed_messages or self._starts_compressed()
             self._summarise(files, faults)
@@ -258,8 +258,8 @@ class Bag(ExitStack[None]):
         # One place more: messages of no known topic have the number -1.
         wanted = np.zeros(len(self.topics) + 1, dtype=np.bool_)
         wanted[numbers] = True
-        for number, block in enumerate(self._blocks):
-            rows = np.flatnonzero(wanted[block.topics])
+        for number, (_, index) in enumerate(self._blocks):
+            rows = np.flatnonzero(wanted[index.connections])
             if len(rows):
                 yield number, rows
 
@@ -280,20 +280,19 @@ class Bag(ExitStack[None]):
     def _log_order(self) -> list[NDArray[np.int64]]:
         """Per block, each message's place in the log order of the whole bag."""
         if self._ranks is None:
-            times = np.concatenate([block.messages.log_times_ns for block in self._blocks])
+            times = np.concatenate([index.log_times_ns for _, index in self._blocks])
             self._in_order = bool(np.all(times[1:] >= times[:-1]))
-            ranks = np.arange(len(times))
+            ranks = np.arange(len(times), dtype=np.int32)
             if not self._in_order:
                 ranks[np.argsort(times, kind="stable")] = np.arange(len(times))
-            self._ranks = np.split(ranks, np.cumsum([len(block.topics) for block in self._blocks])[:-1])
+            self._ranks = np.split(ranks, np.cumsum([len(index.log_times_ns) for _, index in self._blocks])[:-1])
         return self._ranks
 
     def _starts_compressed(self) -> bool:
         """Whether each message is compressed on its own, where no metadata tells: none of CDR starts as those do."""
-        number = next((number for number, block in enumerate(self._blocks) if len(block.topics)), None)
-        if number is None:
+        if not self._blocks:
             return False
-        first = self._load(number)
+        first = self._load(0)
         view = first.buffer.data
         return all(view[start : start + len(ZSTD_MAGIC)] == ZSTD_MAGIC for start in first.starts[:_LOOKED_AT].tolist())
 
@@ -309,14 +308,15 @@ class Bag(ExitStack[None]):
 
     def _load(self, number: int) -> Block:
         """All messages of a block."""
-        storage, topics, index = self._blocks[number]
+        storage, index = self._blocks[number]
         # The file as the user knows it; what is read may be a copy.
         file = self.path.with_name(storage.name) if self.path.is_file() else self.path / storage.name
         try:
             buffer = np.frombuffer(storage.load(index), dtype=np.uint8)
         except BlockError as error:
             raise UserError(f"{file} cannot be read any more: {error}") from error
-        block = Block(buffer, topics, index.log_times_ns, index.starts, index.lengths, self._log_order()[number])
+        topics, starts, lengths = (one.astype(np.int64) for one in (index.connections, index.starts, index.lengths))
+        block = Block(buffer, topics, index.log_times_ns, starts, lengths, self._log_order()[number].astype(np.int64))
         if self._compressed_messages:
             block = _decompress_messages(block)
         if len(block.starts) and int((block.starts + block.lengths).max()) > len(block.buffer):
@@ -327,9 +327,9 @@ class Bag(ExitStack[None]):
         """Topics, times and the sentence about damage."""
         counts = np.zeros(len(self._connections) + 1, dtype=np.int64)
         first, last = MAX_TIME_NS, 0
-        for block in self._blocks:
-            counts += np.bincount(block.topics + 1, minlength=len(counts))
-            times = block.messages.log_times_ns[block.topics >= 0]
+        for _, index in self._blocks:
+            counts += np.bincount(index.connections + 1, minlength=len(counts))
+            times = index.log_times_ns[index.connections >= 0]
             if len(times):
                 first, last = min(first, int(times.min())), max(last, int(times.max()))
         self.topics: Mapping[str, TopicInfo] = {
@@ -390,20 +390,6 @@ def _joined(faults: list[str]) -> str:
     return first_of(faults, 4, "; ", "; and {} more faults")
 
 
-class IndexedBlock(NamedTuple):
-    """A block of a storage, and the topic of each of its messages.
-
-    Attributes
-    ----------
-    topics
-        (M,) int64: place of the topic in the bag; -1 where a message is on no topic that can be read.
-    """
-
-    storage: Storage
-    topics: NDArray[np.int64]
-    messages: BlockIndex
-
-
 def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:
     """The connection that stands for each topic, by name, and what speaks against it.
 
@@ -430,18 +416,18 @@ def _count(storage: Storage, connection: int) -> int:
     return sum(int(np.count_nonzero(block.connections == connection)) for block in storage.blocks)
 
 
-def assign_topics(storages: list[Storage], chosen: Mapping[str, Connection]) -> Iterator[IndexedBlock]:
-    """Give each message the number of its topic among the chosen ones; -1 where it has none."""
+def assign_topics(storage: Storage, chosen: Mapping[str, Connection]) -> Iterator[tuple[Storage, BlockIndex]]:
+    """The blocks with the numbers of the topics among the chosen ones in the place of connections; -1: it has none."""
     places = {name: place for place, name in enumerate(chosen)}
-    for storage in storages:
-        numbers = np.array(sorted(storage.connections), dtype=np.int64)
-        topics = np.full(len(numbers) + 1, -1, dtype=np.int64)
-        for row, number in enumerate(numbers.tolist()):
-            connection = storage.connections[number]
-            right = chosen[connection.topic]
-            if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
-                topics[row] = places[connection.topic]
-        for block in storage.blocks:
-            rows = np.searchsorted(numbers, block.connections)
-            known = np.append(numbers, -1)[rows] == block.connections
-            yield IndexedBlock(storage, np.where(known, topics[rows], -1), block)
+    numbers = np.array(sorted(storage.connections), dtype=np.int64)
+    topics = np.full(len(numbers) + 1, -1, dtype=np.int32)
+    for row, number in enumerate(numbers.tolist()):
+        connection = storage.connections[number]
+        right = chosen[connection.topic]
+        if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
+            topics[row] = places[connection.topic]
+    for block in storage.blocks:
+        rows = np.searchsorted(numbers, block.connections)
+        known = np.append(numbers, -1)[rows] == block.connections
+        yield storage, replace(block, connections=np.where(known, topics[rows], np.int32(-1)))
+    storage.blocks.clear()
