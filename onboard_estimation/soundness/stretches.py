@@ -19,7 +19,6 @@ from datetime import datetime, timezone
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
@@ -120,7 +119,9 @@ def _between(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
         distances = np.linalg.norm(then[:, :3] - first[:, :3], axis=1)
     if first.shape[1] == 3:
         return distances, np.zeros(len(distances))
-    return distances, (Rotation.from_quat(first[:, 3:]).inv() * Rotation.from_quat(then[:, 3:])).magnitude()
+    before, after = (one[:, 3:] / np.linalg.norm(one[:, 3:], axis=1, keepdims=True) for one in (first, then))
+    apart, along = (np.linalg.norm(one, axis=1) for one in (before - after, before + after))
+    return distances, 4.0 * np.arctan2(np.minimum(apart, along), np.maximum(apart, along))
 
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
@@ -133,7 +134,7 @@ def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
 
 def leaping_share(stamps_ns: Integers, poses: Matrix, size: float = 1.0) -> float:
     """Share of the moves between poses (K, 7) or (K, 3) that no body makes, if places are divided by `size`."""
-    distances, _ = pose_steps(poses)
+    distances, _ = pose_steps(poses[:, :3])
     steps_s = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
     moving = distances > 0.0
     return float(leaps(distances / size, np.zeros(len(distances)), steps_s)[moving].mean()) if moving.any() else 0.0
@@ -146,7 +147,7 @@ def other_unit(stamps_ns: Integers, poses: Matrix) -> str:
     units = [unit for unit, size in (("cm", 100.0), ("mm", 1000.0)) if leaping_share(stamps_ns, poses, size) < 0.01]
     if not units:
         return ""
-    distances, _ = pose_steps(poses)
+    distances, _ = pose_steps(poses[:, :3])
     usual = float(np.median(distances[distances > 0.0]))
     return (
         f"moves by {usual:.3g} m from pose to pose, as no body does: its places are in {' or '.join(units)}, m is meant"
@@ -264,13 +265,11 @@ def longest_chain(count: int, reachable: Callable[[Places, Places], Mask]) -> Ma
 
 def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
     """Readings (K, d), in order, of a sensor with noise that repeats one of them; NaN where nothing was measured."""
-    known = np.isfinite(values).mean(axis=0) > 0.5 if len(values) else np.zeros(0, dtype=np.bool_)
+    finite = np.isfinite(values)
+    known = finite.mean(axis=0) > 0.5 if len(values) else np.zeros(0, dtype=np.bool_)
     if len(values) <= FEWEST_DEAD or not known.any():
         return []
-    with np.errstate(invalid="ignore"):  # infinities are said elsewhere
-        steps = np.abs(np.diff(values[:, known], axis=0))
-    same: Mask = np.asarray((steps == 0.0).all(axis=1), dtype=np.bool_)
-    usual = np.median(steps[~same], axis=0) if not same.all() else np.zeros(steps.shape[1])
+    same: Mask = np.logical_and.reduce((values[1:] == values[:-1]) & finite[1:], axis=1, where=known)
     repeats = [
         (first, stop)
         for first, stop in runs(same)
@@ -280,6 +279,9 @@ def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
     changes = len(same) - np.count_nonzero(same)
     if not repeats or others > _MOST_REPEATS * len(same) or changes < _FEWEST_CHANGES:
         return []  # it has no noise, or not as much as its last digit
+    with np.errstate(invalid="ignore"):  # infinities are said elsewhere
+        steps = np.abs(np.diff(values[:, known], axis=0))
+    usual = np.median(steps[~same], axis=0)
     found = []
     for first, stop in repeats:
         edges = [steps[place] for place in (first - 1, stop) if 0 <= place < len(steps)]
