@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
@@ -50,8 +51,6 @@ _FEWEST_OF_A_PARABOLA = 5
 _COARSE_M = 0.008
 """Step in which the level of a stance is searched."""
 _FEWEST_OF_A_STANCE = 16
-_AT_ONCE = 8192
-"""Samples, whose sums fit a processor's cache."""
 _STANCE_POWERS = (2, 3, 4, 5)
 
 
@@ -348,27 +347,38 @@ def local_quadratics(time_s: Array, value: Array, half_window_s: float) -> Array
     half_window_s
         Samples up to so far away are used.
     """
-    out, count, near = np.full((3, len(time_s)), np.nan), len(time_s), 1.0 + 1e-9
-    ends = np.searchsorted(time_s, time_s + near * half_window_s, side="right")
-    reach = int((ends - np.arange(count)).max(initial=1))
-    for rows in np.array_split(np.arange(count), count // _AT_ONCE + 1):
-        sums, lowest, highest = np.zeros((8, len(rows))), np.zeros(len(rows)), np.zeros(len(rows))
-        for offset in range(1 - reach, reach):  # times in half windows, values from the centre's
-            others = np.clip(rows + offset, 0, count - 1)
-            t, v = (time_s[others] - time_s[rows]) / half_window_s, value[others] - value[rows]
-            used = (np.abs(t) <= near) & (others == rows + offset)
-            sums += np.where(used, [np.ones(len(rows)), t, t * t, t * t * t, t * t * t * t, v, v * t, v * t * t], 0.0)
-            lowest, highest = np.minimum(lowest, np.where(used, t, 0.0)), np.maximum(highest, np.where(used, t, 0.0))
-        enough = (sums[0] >= _FEWEST_OF_A_PARABOLA) & (lowest <= -0.3) & (highest >= 0.3)
-        s0, s1, s2, s3, s4, r0, r1, r2 = sums[:, enough]
+    out = np.full((3, len(time_s)), np.nan)
+    _fit_quadratics(np.ascontiguousarray(time_s), np.ascontiguousarray(value), half_window_s, out)
+    return out
+
+
+@njit(cache=True)
+def _fit_quadratics(time_s: Array, value: Array, half_window_s: float, out: Array) -> None:
+    near, begin = 1.0 + 1e-9, 0
+    for row in range(len(time_s)):  # times in half windows, values from the centre's
+        while (time_s[begin] - time_s[row]) / half_window_s < -near:
+            begin += 1
+        s0, s1, s2, s3, s4, r0, r1, r2, lowest, other = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, begin
+        t = (time_s[other] - time_s[row]) / half_window_s
+        highest = t
+        while t <= near:
+            v = value[other] - value[row]
+            lowest, highest = min(lowest, t), t
+            s0, s1, s2, s3, s4 = s0 + 1.0, s1 + t, s2 + t * t, s3 + t * t * t, s4 + t * t * t * t
+            r0, r1, r2 = r0 + v, r1 + v * t, r2 + v * t * t
+            other += 1
+            if other == len(time_s):
+                break
+            t = (time_s[other] - time_s[row]) / half_window_s
+        if s0 < _FEWEST_OF_A_PARABOLA or lowest > -0.3 or highest < 0.3:
+            continue
         # Cramer's rule, by cofactors of the symmetric matrix [[s0 s1 s2], [s1 s2 s3], [s2 s3 s4]].
         a, b, c = s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2
         d, e, f = s0 * s4 - s2 * s2, s1 * s2 - s0 * s3, s0 * s2 - s1 * s1
-        determinant, at = s0 * a + s1 * b + s2 * c, rows[enough]
-        out[0, at] = value[at] + (a * r0 + b * r1 + c * r2) / determinant
-        out[1, at] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
-        out[2, at] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
-    return out
+        determinant = s0 * a + s1 * b + s2 * c
+        out[0, row] = value[row] + (a * r0 + b * r1 + c * r2) / determinant
+        out[1, row] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
+        out[2, row] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
 
 
 def velocity_at(track: BodyTrack, stamps_ns: NDArray[np.int64]) -> Array:
