@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import lz4.frame  # type: ignore[import-untyped]
@@ -37,7 +37,7 @@ MAX_BLOCK_BYTES = 512 * 2**20
 """A chunk that holds more is not decompressed (rosbag2 writes chunks of about 1 MB)."""
 
 MAX_MESSAGES = 40_000_000
-"""Messages beyond are left unread, and the bag says so: 40 million take 0.8 GB of index."""
+"""Messages beyond are left unread, and the bag says so: where they are indexed one by one, 40 million take 1.3 GB."""
 
 MAX_TIME_NS = 2**63 - 1
 
@@ -83,25 +83,35 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """Where the messages of one block lie, in the order of the file. All arrays have the length M.
+    """What lies in one block of a storage.
 
     Attributes
     ----------
     connections
-        (M,) int32, or int64: the connection's number in its storage.
-    log_times_ns
-        (M,) int64: when it was recorded, nanoseconds since the epoch.
-    starts, lengths
-        (M,) int32, or int64: the serialised message in the block's buffer, bytes.
+        By the connection's number in its storage: how many messages, their first and last log time, nanoseconds.
+    rises
+        Log times never fall.
     place
         Where its data lies, as the storage has it.
+    columns
+        As `Storage.columns` gives them; None: they are found anew, for those of a long recording fill the memory.
     """
 
-    connections: NDArray[Any]
-    log_times_ns: NDArray[np.int64]
-    starts: NDArray[Any]
-    lengths: NDArray[Any]
+    connections: Mapping[int, tuple[int, int, int]]
+    rises: bool
     place: Any
+    columns: NDArray[np.int64] | None = None
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """First and last log time, nanoseconds since the epoch."""
+        _, first, last = zip(*self.connections.values(), strict=True)
+        return min(first), max(last)
+
+    @property
+    def count(self) -> int:
+        """Messages."""
+        return sum(count for count, _, _ in self.connections.values())
 
 
 def is_regular(path: Path) -> bool:
@@ -216,7 +226,7 @@ class Storage(ABC):
 
     @abstractmethod
     def load(self, block: BlockIndex) -> bytes | memoryview:
-        """The buffer that the `starts` of the block refer to.
+        """The buffer that the block's columns refer to.
 
         Raises
         ------
@@ -224,14 +234,23 @@ class Storage(ABC):
             The file has changed since it was opened.
         """
 
-    def add_block(self, columns: NDArray[np.int64], place: Any) -> None:
-        """Append a block, unless it is empty, from (4, M): connection, log time, start and length of its messages."""
-        connections, log_times_ns, starts, lengths = columns
-        if len(connections):
-            self.message_count += len(connections)
-            self.blocks.append(
-                BlockIndex(_narrow(connections), log_times_ns.copy(), _narrow(starts), _narrow(lengths), place)
-            )
+    def columns(self, block: BlockIndex, buffer: bytes | memoryview) -> NDArray[np.int64]:
+        """(4, M) of the block's messages, in the order of the file, from its buffer: connection, log time (nanoseconds
+        since the epoch), start and length of the serialised message in the buffer, bytes.
+        """
+        assert block.columns is not None
+        return block.columns
+
+    def add_block(self, columns: NDArray[np.int64], place: Any, kept: bool = True) -> None:
+        """Append a block, unless it is empty, by its `columns`, which are kept in memory or not."""
+        numbers, times = columns[:2]
+        if not len(numbers):
+            return
+        self.message_count += len(numbers)
+        found = {number: times[numbers == number] for number in np.unique(numbers).tolist()}
+        told = {number: (len(one), int(one.min()), int(one.max())) for number, one in found.items()}
+        rises = bool((times[1:] >= times[:-1]).all())
+        self.blocks.append(BlockIndex(told, rises, place, columns if kept else None))
 
     @property
     def full(self) -> bool:
@@ -260,6 +279,7 @@ class ChunkedStorage(Storage):
 
     anchors: Sequence[int] = ()
     closed: bool = False
+    keeps_columns: ClassVar[bool] = True
     chunk_count: int = 0
     damaged_chunks: list[str] = field(default_factory=list)
     damaged_places: list[tuple[int, int]] = field(default_factory=list)
@@ -323,7 +343,7 @@ class ChunkedStorage(Storage):
                 self.damaged_chunks.append(str(error))
                 self.readable_bytes -= stop - position
         if span is not None and found:
-            self.add_block(np.concatenate(found, axis=1), span)
+            self.add_block(np.concatenate(found, axis=1), span, self.keeps_columns)
 
     def say_damage(self) -> None:
         """Add the faults that were counted."""
@@ -338,11 +358,6 @@ class ChunkedStorage(Storage):
             if count:
                 self.faults.append(f"{count:,} of the descriptions of topics and types in {self.name} {what}")
         self.say_full()
-
-
-def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
-    """In half the room, where they fit."""
-    return values.astype(np.int32) if values.min() >= -(2**31) and values.max() < 2**31 else values.copy()
 
 
 def gather(buffer: NDArray[np.uint8], starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:

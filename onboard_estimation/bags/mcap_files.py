@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -28,6 +29,7 @@ from onboard_estimation.bags.blocks import (
     MAX_MESSAGES,
     MAX_TIME_NS,
     BlockError,
+    BlockIndex,
     ChunkedStorage,
     Connection,
     FileBytes,
@@ -60,6 +62,8 @@ _MAX_INDEX_BYTES = 256 * 2**20
 
 class McapStorage(ChunkedStorage):
     """The messages of one MCAP file, which starts as such does."""
+
+    keeps_columns = False
 
     def __init__(self, file: FileBytes) -> None:
         super().__init__(file)
@@ -118,7 +122,7 @@ class McapStorage(ChunkedStorage):
                 return None
             window = self.file.window(position, stop - position)[: limit - position]
             found, length = self._messages(window, 0, BLOCK_MESSAGES)
-            self.add_block(found, Span(position, position + length))
+            self.add_block(found, Span(position, position + length), self.keeps_columns)
             return position + length if length else None
         if opcode == Opcode.CHUNK:
             self.index_chunk(position, stop, self._chunk(position, stop))
@@ -187,6 +191,12 @@ class McapStorage(ChunkedStorage):
         (length,) = _U64.unpack_from(content, name_end)
         start = head + name_end + _U64.size
         return Span(start, min(start + length, end), compression, size, crc) if start + length <= stop else None
+
+    def columns(self, block: BlockIndex, buffer: bytes | memoryview) -> NDArray[np.int64]:
+        found: list[NDArray[np.int64]] = []
+        with suppress(BlockError):  # was told when it was indexed
+            self.walk_chunk(memoryview(buffer), cut=True, found=found)
+        return np.concatenate(found, axis=1)
 
     def walk_chunk(self, buffer: memoryview, cut: bool, found: list[NDArray[np.int64]]) -> None:
         position, end = 0, len(buffer)

@@ -33,6 +33,7 @@ JUMP_TURN_RAD = 0.2
 """A step of a pose beyond both of a kind is no motion of a body."""
 
 _SAME_RAD = 1e-6
+_AT_ONCE = 8192
 _LEAST_FROZEN_S, _FEWEST_FROZEN = 0.1, 4
 _OUT_OF_FREEZE = 5.0
 _INTO_FREEZE = 0.5
@@ -111,10 +112,19 @@ def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, conseq
 
 def pose_steps(poses: Matrix) -> tuple[Vector, Vector]:
     """Distances (K - 1,) in metres and turns (K - 1,) in radians between neighbours of poses (K, 7) or (K, 3)."""
-    return _between(poses[:-1], poses[1:])
+    numbers = np.arange(len(poses))
+    return _between(poses, numbers[:-1], numbers[1:])
 
 
-def _between(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
+def _between(poses: Matrix, first: Places, then: Places) -> tuple[Vector, Vector]:
+    """Of poses with some numbers (M,) from those with others, in pieces that fit a processor's cache."""
+    then = np.broadcast_to(then, first.shape)
+    pieces = [slice(start, start + _AT_ONCE) for start in range(0, max(len(first), 1), _AT_ONCE)]
+    moved, turned = zip(*(_moves(poses[first[piece]], poses[then[piece]]) for piece in pieces), strict=True)
+    return np.concatenate(moved), np.concatenate(turned)
+
+
+def _moves(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
     with np.errstate(over="ignore"):
         distances = np.linalg.norm(then[:, :3] - first[:, :3], axis=1)
     if first.shape[1] == 3:
@@ -160,7 +170,7 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
         return []
     placeholders = _placeholders(stamps_ns, poses)
     sound = np.flatnonzero(~marked(placeholders, len(poses)))
-    distances, turns = pose_steps(poses[sound])
+    distances, turns = _between(poses, sound[:-1], sound[1:])
     # Back to the numbers of all poses.
     frozen = [
         _stretch(stamps_ns, int(sound[one.first]), int(sound[one.stop - 1]) + 1, one.why)
@@ -171,10 +181,10 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
     def reachable(first: Places, then: Places) -> Mask:
         first, then = left[first], left[then]
         steps_s = (stamps_ns[then] - stamps_ns[first]) / NANOSECONDS_PER_SECOND
-        return ~leaps(*_between(poses[first], poses[then]), steps_s)
+        return ~leaps(*_between(poses, first, then), steps_s)
 
     # Where leaps are the rule, places are in another unit, and none is worse than another.
-    few = len(left) > 1 and leaping_share(stamps_ns[left], poses[left]) < LEAPING_SHARE
+    few = len(left) > 1 and leaping_share(stamps_ns[left], poses[:, :3][left]) < LEAPING_SHARE
     away = left[~longest_chain(len(left), reachable)] if few else left[:0]
     leapt = [_stretch(stamps_ns, first, stop, LEAPS) for first, stop in runs(np.isin(np.arange(len(poses)), away))]
     return sorted(placeholders + frozen + leapt, key=lambda one: one.first)

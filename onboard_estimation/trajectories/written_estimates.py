@@ -117,7 +117,7 @@ def thinned(stamps_ns: NDArray[np.int64], rate_hz: float | None) -> NDArray[np.i
     count = len(stamps_ns)
     if rate_hz is None and count > _FEW_ESTIMATES:
         span_s = (stamps_ns[-1] - stamps_ns[0]) / NANOSECONDS_PER_SECOND
-        rate_hz = min(USUAL_RATE_HZ, (MOST_ESTIMATES - 1) / span_s)
+        rate_hz = min(USUAL_RATE_HZ, MOST_ESTIMATES / count * (count - 1) / span_s)
     if rate_hz is None or not math.isfinite(rate_hz) or count < 2:
         return np.arange(count)
     # The first stamp in each period of the rate.
