@@ -335,6 +335,7 @@ def _real(coefficients: Array, largest: float) -> list[float]:
 # need not be evenly spaced, so that lost frames and jittering stamps are no trouble.
 
 
+@njit(cache=True, error_model="numpy")
 def local_quadratics(time_s: Array, value: Array, half_window_s: float) -> Array:
     """(3, K) value, first and second derivative at each sample, by least squares within the window around it.
 
@@ -347,14 +348,7 @@ def local_quadratics(time_s: Array, value: Array, half_window_s: float) -> Array
     half_window_s
         Samples up to so far away are used.
     """
-    out = np.full((3, len(time_s)), np.nan)
-    _fit_quadratics(np.ascontiguousarray(time_s), np.ascontiguousarray(value), half_window_s, out)
-    return out
-
-
-@njit(cache=True)
-def _fit_quadratics(time_s: Array, value: Array, half_window_s: float, out: Array) -> None:
-    near, begin = 1.0 + 1e-9, 0
+    out, near, begin = np.full((3, len(time_s)), np.nan), 1.0 + 1e-9, 0
     for row in range(len(time_s)):  # times in half windows, values from the centre's
         while (time_s[begin] - time_s[row]) / half_window_s < -near:
             begin += 1
@@ -379,6 +373,7 @@ def _fit_quadratics(time_s: Array, value: Array, half_window_s: float, out: Arra
         out[0, row] = value[row] + (a * r0 + b * r1 + c * r2) / determinant
         out[1, row] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
         out[2, row] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
+    return out
 
 
 def velocity_at(track: BodyTrack, stamps_ns: NDArray[np.int64]) -> Array:
@@ -386,7 +381,7 @@ def velocity_at(track: BodyTrack, stamps_ns: NDArray[np.int64]) -> Array:
     start = int(track.stamps_ns[0])
     time = (track.stamps_ns - start) / NANOSECONDS_PER_SECOND
     at = (stamps_ns - start) / NANOSECONDS_PER_SECOND
-    velocity = local_quadratics(time, track.values[:, 2], _HALF_WINDOW_S)[1]
+    velocity = local_quadratics(time, track.values[:, 2].copy(), _HALF_WINDOW_S)[1]
     known = np.isfinite(velocity)
     if not known.any():
         return np.full(len(at), np.nan)

@@ -28,7 +28,6 @@ from onboard_estimation.bags.blocks import (
     MAX_BLOCK_BYTES,
     MAX_TIME_NS,
     BlockError,
-    BlockIndex,
     Connection,
     Storage,
     decompress,
@@ -141,7 +140,7 @@ class Bag(ExitStack[None]):
             self._storages = files.storages
             self._connections, faults = choose_connections(files.storages)
             self._blocks = [
-                IndexedBlock(storage, topics, index)
+                (storage, topics, index)
                 for storage, topics in assign_topics(files.storages, self._connections)
                 for index in storage.blocks
             ]
@@ -255,44 +254,37 @@ class Bag(ExitStack[None]):
             raise UserError(f"{self.path} has no topic {', '.join(missing)}; it has: {there}")
         return np.array([names[name] for name in topics], dtype=np.int64)
 
-    def _wanted(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """By its number whether a topic is one of these; one place more: messages of no known topic have -1."""
-        wanted = np.zeros(len(self.topics) + 1, dtype=np.bool_)
-        wanted[numbers] = True
-        return wanted
-
     def _in_file_order(self, numbers: NDArray[np.int64]) -> Iterator[Block]:
         """The messages on these topics, block by block."""
-        wanted = self._wanted(numbers)
         for number, (_, topics, index) in enumerate(self._blocks):
-            if any(wanted[topics.get(connection, -1)] for connection in index.connections):
+            if any(topics.get(connection) in numbers for connection in index.connections):
                 block = self._load(number)
-                yield block.at(np.flatnonzero(wanted[block.topics]))
+                yield block.at(np.flatnonzero(np.isin(block.topics, numbers)))
 
     def _in_log_order(self, numbers: NDArray[np.int64]) -> Iterator[Block]:
         """The same by log time."""
-        if (disorder := self._disorder) is None:
+        if self._disorder is None:
             yield from self._in_file_order(numbers)
             return
-        order = np.argsort(disorder.ranks)
-        order = order[self._wanted(numbers)[disorder.topics[order]]]
-        of = np.searchsorted(self._starts, order, side="right") - 1
-        for run in np.split(np.arange(len(order)), np.flatnonzero(np.diff(of)) + 1):
-            if len(run):
-                number = int(of[run[0]])
-                yield self._load_held(number).at(order[run] - self._starts[number])
+        topics, ranks = self._disorder
+        rows = np.flatnonzero(np.isin(topics, numbers))
+        rows = rows[np.argsort(ranks[rows])]
+        of = np.searchsorted(self._starts, rows, side="right") - 1
+        for run in filter(len, np.split(rows, np.flatnonzero(np.diff(of)) + 1)):
+            number = int(np.searchsorted(self._starts, run[0], side="right")) - 1
+            yield self._load_held(number).at(run - self._starts[number])
 
     @cached_property
-    def _disorder(self) -> _Disorder | None:
-        """None where log times rise all through the files, and nobody need know those of all messages at once."""
+    def _disorder(self) -> NDArray[np.int64] | None:
+        """(2, N) topics of all messages and their places in the log order; None where log times rise all through the
+        files, and nobody need know those of all at once.
+        """
         spans = [index.span_ns for _, _, index in self._blocks]
         if all(index.rises for _, _, index in self._blocks) and all(a[1] <= b[0] for a, b in pairwise(spans)):
             return None
         columns = [self._content(number)[1][:2] for number in range(len(self._blocks))]
         topics, times = np.concatenate(columns, axis=1)
-        ranks = np.empty(len(times), dtype=np.int64)
-        ranks[np.argsort(times, kind="stable")] = np.arange(len(times))
-        return _Disorder(topics, ranks)
+        return np.array([topics, np.argsort(np.argsort(times, kind="stable"))])
 
     def _starts_compressed(self) -> bool:
         """Whether each message is compressed on its own, where no metadata tells: none of CDR starts as those do."""
@@ -322,7 +314,7 @@ class Bag(ExitStack[None]):
         except BlockError as error:
             raise UserError(f"{file} cannot be read any more: {error}") from error
         connections, *others = storage.columns(index, buffer)
-        if len(connections) != index.count:
+        if len(connections) != index.count or int((others[1] + others[2]).max()) > len(buffer):
             raise UserError(f"{file} cannot be read: it is damaged, or changed while it was read")
         found = np.full(len(connections), -1, dtype=np.int64)
         for connection in index.connections:
@@ -331,15 +323,11 @@ class Bag(ExitStack[None]):
 
     def _load(self, number: int) -> Block:
         """All messages of a block."""
-        buffer, columns = self._content(number)
+        buffer, (topics, times, starts, lengths) = self._content(number)
         places = slice(self._starts[number], self._starts[number + 1])
-        order = np.arange(places.start, places.stop) if self._disorder is None else self._disorder.ranks[places]
-        block = Block(buffer, *columns, order)
-        if self._compressed_messages:
-            block = _decompress_messages(block)
-        if len(block.starts) and int((block.starts + block.lengths).max()) > len(block.buffer):
-            raise UserError(f"{self.path} cannot be read: it is damaged, or changed while it was read")
-        return block
+        order = np.arange(places.start, places.stop) if self._disorder is None else self._disorder[1, places]
+        block = Block(buffer, topics, times, starts, lengths, order)
+        return _decompress_messages(block) if self._compressed_messages else block
 
     def _summarise(self, files: BagFiles, faults: list[str]) -> None:
         """Topics, times and the sentence about damage."""
@@ -406,21 +394,6 @@ def _stated_messages(files: BagFiles) -> list[int]:
 
 def _joined(faults: list[str]) -> str:
     return first_of(faults, 4, "; ", "; and {} more faults")
-
-
-class IndexedBlock(NamedTuple):
-    """A block of a storage, with the places of topics in the bag by that storage's connections; others have none."""
-
-    storage: Storage
-    topics: Mapping[int, int]
-    index: BlockIndex
-
-
-class _Disorder(NamedTuple):
-    """Of all messages of a bag, in the order of the files, (N,) topic and place in the log order."""
-
-    topics: NDArray[np.int64]
-    ranks: NDArray[np.int64]
 
 
 def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:

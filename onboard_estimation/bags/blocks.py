@@ -89,6 +89,10 @@ class BlockIndex:
     ----------
     connections
         By the connection's number in its storage: how many messages, their first and last log time, nanoseconds.
+    count
+        Messages.
+    span_ns
+        First and last log time of all.
     rises
         Log times never fall.
     place
@@ -98,20 +102,11 @@ class BlockIndex:
     """
 
     connections: Mapping[int, tuple[int, int, int]]
+    count: int
+    span_ns: tuple[int, int]
     rises: bool
     place: Any
     columns: NDArray[np.int64] | None = None
-
-    @property
-    def span_ns(self) -> tuple[int, int]:
-        """First and last log time, nanoseconds since the epoch."""
-        _, first, last = zip(*self.connections.values(), strict=True)
-        return min(first), max(last)
-
-    @property
-    def count(self) -> int:
-        """Messages."""
-        return sum(count for count, _, _ in self.connections.values())
 
 
 def is_regular(path: Path) -> bool:
@@ -215,6 +210,7 @@ class Storage(ABC):
     faults: list[str] = field(default_factory=list)
     expected_messages: int | None = None
     message_count: int = 0
+    keeps_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.size_bytes = self.readable_bytes = self.file.size
@@ -241,16 +237,17 @@ class Storage(ABC):
         assert block.columns is not None
         return block.columns
 
-    def add_block(self, columns: NDArray[np.int64], place: Any, kept: bool = True) -> None:
-        """Append a block, unless it is empty, by its `columns`, which are kept in memory or not."""
+    def add_block(self, columns: NDArray[np.int64], place: Any) -> None:
+        """Append a block, unless it is empty, by its `columns`."""
         numbers, times = columns[:2]
         if not len(numbers):
             return
         self.message_count += len(numbers)
         found = {number: times[numbers == number] for number in np.unique(numbers).tolist()}
         told = {number: (len(one), int(one.min()), int(one.max())) for number, one in found.items()}
-        rises = bool((times[1:] >= times[:-1]).all())
-        self.blocks.append(BlockIndex(told, rises, place, columns if kept else None))
+        span_ns, rises = (int(times.min()), int(times.max())), bool((times[1:] >= times[:-1]).all())
+        kept = columns if self.keeps_columns else None
+        self.blocks.append(BlockIndex(told, len(numbers), span_ns, rises, place, kept))
 
     @property
     def full(self) -> bool:
@@ -279,7 +276,6 @@ class ChunkedStorage(Storage):
 
     anchors: Sequence[int] = ()
     closed: bool = False
-    keeps_columns: ClassVar[bool] = True
     chunk_count: int = 0
     damaged_chunks: list[str] = field(default_factory=list)
     damaged_places: list[tuple[int, int]] = field(default_factory=list)
@@ -343,7 +339,7 @@ class ChunkedStorage(Storage):
                 self.damaged_chunks.append(str(error))
                 self.readable_bytes -= stop - position
         if span is not None and found:
-            self.add_block(np.concatenate(found, axis=1), span, self.keeps_columns)
+            self.add_block(np.concatenate(found, axis=1), span)
 
     def say_damage(self) -> None:
         """Add the faults that were counted."""

@@ -122,7 +122,7 @@ class McapStorage(ChunkedStorage):
                 return None
             window = self.file.window(position, stop - position)[: limit - position]
             found, length = self._messages(window, 0, BLOCK_MESSAGES)
-            self.add_block(found, Span(position, position + length), self.keeps_columns)
+            self.add_block(found, Span(position, position + length))
             return position + length if length else None
         if opcode == Opcode.CHUNK:
             self.index_chunk(position, stop, self._chunk(position, stop))
@@ -260,7 +260,7 @@ def _follow(content: NDArray[np.uint8], position: int, places: NDArray[np.int64]
             break
         places[count] = position
         count += 1
-        position += 9 + np.int64(size)
+        position += 9 + int(np.int64(size))
     return count, position
 
 

@@ -118,20 +118,16 @@ def pose_steps(poses: Matrix) -> tuple[Vector, Vector]:
 
 def _between(poses: Matrix, first: Places, then: Places) -> tuple[Vector, Vector]:
     """Of poses with some numbers (M,) from those with others, in pieces that fit a processor's cache."""
-    then = np.broadcast_to(then, first.shape)
-    pieces = [slice(start, start + _AT_ONCE) for start in range(0, max(len(first), 1), _AT_ONCE)]
-    moved, turned = zip(*(_moves(poses[first[piece]], poses[then[piece]]) for piece in pieces), strict=True)
-    return np.concatenate(moved), np.concatenate(turned)
-
-
-def _moves(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
-    with np.errstate(over="ignore"):
-        distances = np.linalg.norm(then[:, :3] - first[:, :3], axis=1)
-    if first.shape[1] == 3:
-        return distances, np.zeros(len(distances))
-    before, after = (one[:, 3:] / np.linalg.norm(one[:, 3:], axis=1, keepdims=True) for one in (first, then))
-    apart, along = (np.linalg.norm(one, axis=1) for one in (before - after, before + after))
-    return distances, 4.0 * np.arctan2(np.minimum(apart, along), np.maximum(apart, along))
+    moves, then = np.zeros((2, len(first))), np.broadcast_to(then, first.shape)
+    for piece in (slice(start, start + _AT_ONCE) for start in range(0, len(first), _AT_ONCE)):
+        one, other = poses[first[piece]], poses[then[piece]]
+        with np.errstate(over="ignore"):
+            moves[0, piece] = np.linalg.norm(other[:, :3] - one[:, :3], axis=1)
+        if poses.shape[1] == 7:
+            before, after = (pose[:, 3:] / np.linalg.norm(pose[:, 3:], axis=1, keepdims=True) for pose in (one, other))
+            apart, along = (np.linalg.norm(turn, axis=1) for turn in (before - after, before + after))
+            moves[1, piece] = 4.0 * np.arctan2(np.minimum(apart, along), np.maximum(apart, along))
+    return moves[0], moves[1]
 
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
