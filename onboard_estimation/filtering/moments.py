@@ -248,11 +248,12 @@ def correction(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Change of the mean (n,) and corrected covariance (n, n); `share` below 1: as of an S so many times larger."""
     columns, corrected = np.sqrt(share) * seen.whitener @ seen.spread, covariance.copy()
-    less = columns.T @ columns
-    for i in range(len(less)):
-        for j in range(i + 1):  # one half is as good as the other, but for rounding
-            corrected[i, j] -= less[i, j]
-            corrected[j, i] = corrected[i, j]
+    less, n = columns.T @ columns, len(covariance)
+    for first in range(0, n, 32):  # one half is as good as the other, but for rounding; blocks stay in the cache
+        for i in range(n):
+            for j in range(first, min(first + 32, i + 1)):
+                corrected[i, j] -= less[i, j]
+                corrected[j, i] = corrected[i, j]
     return columns.T @ (np.sqrt(share) * seen.whitened), corrected
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from onboard_estimation.filtering.moments import Moments, correction, see
-from thruster_chain_estimation.estimators.pin_kernels import Moved, NavigationErrors
 from thruster_chain_estimation.estimators import jumps as evidence_of
 from thruster_chain_estimation.estimators.jumps import Corrected, Jumps
 from thruster_chain_estimation.estimators.parameter_filter import (
@@ -24,6 +23,7 @@ from thruster_chain_estimation.estimators.parameter_filter import (
     ParameterPassage,
     ParameterState,
 )
+from thruster_chain_estimation.estimators.pin_kernels import Moved, NavigationErrors
 from thruster_chain_estimation.model import parameter_layout as layout
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 from thruster_chain_estimation.simulation import simulation_kernels as simulated

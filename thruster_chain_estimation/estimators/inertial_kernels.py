@@ -172,6 +172,7 @@ def lever(own: Numbers, chain: Chain, link: int, side: float) -> tuple[Number, N
 
 @njit(cache=True)
 def turned(angle: Number, x: Number, y: Number) -> tuple[Number, Number]:
+    """A vector, turned by an angle, rad."""
     c, s = np.cos(angle), np.sin(angle)
     return c * x - s * y, s * x + c * y
 
@@ -399,14 +400,9 @@ def keep_unobservable(covariance: Matrix, change: Vector, tight: NDArray[np.bool
     """
     directions, means = unobservable(change, tight)
     seen = spread_by(means, covariance)
-    twice, carried = seen @ means.T, covariance.copy()
-    for i in range(len(change)):
-        a, b = directions[0, i], directions[1, i]
-        x, y = seen[0, i] + a * twice[0, 0] + b * twice[1, 0], seen[1, i] + a * twice[0, 1] + b * twice[1, 1]
-        if a != 0.0 or b != 0.0 or seen[0, i] != 0.0 or seen[1, i] != 0.0:
-            for j in range(i + 1):
-                carried[i, j] += (
-                    a * seen[0, j] + b * seen[1, j] + x * directions[0, j] + y * directions[1, j]
-                )
-                carried[j, i] = carried[i, j]
+    half, carried = seen + 0.5 * (seen @ means.T).T @ directions, covariance.copy()
+    for k in range(2):
+        for i in range(len(change)):
+            for j in range(len(change)):
+                carried[i, j] += directions[k, i] * half[k, j] + half[k, i] * directions[k, j]
     return carried

@@ -41,6 +41,7 @@ LOST_RAD = 0.5
 ANY_RAD = np.pi / np.sqrt(3.0)
 """Deviation of a heading that may be any."""
 
+
 class NavigationState(NamedTuple):
     """All that measurements change.
 
@@ -197,7 +198,7 @@ class JointedNavigation:
         if np.isnan(labels[link]):
             labels = labels.copy()
             labels[link] = reading[0]
-        readings = (*state.readings[:link], np.vstack([before, reading]), *state.readings[link + 1 :])
+        readings = (*state.readings[:link], np.concatenate((before, reading[None])), *state.readings[link + 1 :])
         return state._replace(readings=readings, labels_s=labels)
 
     def ready(self, state: NavigationState, tick_s: float, now_s: float) -> bool:

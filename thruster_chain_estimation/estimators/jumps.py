@@ -76,10 +76,13 @@ class Jumps(NamedTuple):
 @njit(cache=True)
 def carried(jumps: Jumps, transition: Matrix) -> Jumps:
     """A transition, as `inertial_kernels.transform` takes it, later."""
-    effect = jumps.effect.copy()
+    before = jumps.effect.reshape(len(jumps.effect), -1)
+    effect = before.copy()
     for e in range(len(transition)):
-        effect[int(transition[e, 0])] += transition[e, 2] * jumps.effect[int(transition[e, 1])]
-    return Jumps(effect, jumps.information, jumps.score, jumps.age)
+        target, source, entry = effect[int(transition[e, 0])], before[int(transition[e, 1])], transition[e, 2]
+        for k in range(len(source)):
+            target[k] += entry * source[k]
+    return Jumps(effect.reshape(jumps.effect.shape), jumps.information, jumps.score, jumps.age)
 
 
 @njit(cache=True)
@@ -119,7 +122,8 @@ def corrected(jumps: Jumps, by: Corrected, used: bool = True) -> Jumps:
     expected = whitener @ spread_by(by.slopes, flat)
     if used:
         flat = flat - (whitener @ by.seen.spread).T @ expected
-    information, score = jumps.information.copy(), jumps.score + (whitener @ by.seen.value @ expected).reshape(groups, each)
+    score = jumps.score + (whitener @ by.seen.value @ expected).reshape(groups, each)
+    information = jumps.information.copy()
     for group in range(groups):
         own = np.ascontiguousarray(expected[:, group * each : (group + 1) * each])
         information[group] += own.T @ own
@@ -177,7 +181,7 @@ def judged(onsets: Onsets, mean: Vector, covariance: Matrix) -> tuple[BiasJump |
     """What bias has jumped, if any has; mean (n,) and covariance (n, n) as they are then."""
     count = len(onsets[0].score) // len(BIASES)
     variances = np.tile(JUMP**2, count)
-    odds = np.concatenate([evidence(one, variances[:, None]) for one in onsets])
+    odds = np.concatenate((evidence(onsets[0], variances[:, None]), evidence(onsets[1], variances[:, None])))
     if odds.max() < EVIDENCE:
         return None, mean, covariance
     weights = np.exp(odds - odds.max())
@@ -200,4 +204,5 @@ def begun_anew(onsets: Onsets) -> Onsets:
     if all(one.age < restart for one, restart in zip(onsets, RESTART, strict=True)):
         return onsets
     anew = no_bias_jumped(len(onsets[0].effect), len(onsets[0].score) // len(BIASES))
-    return tuple(one if one.age < restart else now for one, restart, now in zip(onsets, RESTART, anew, strict=True))
+    (soon, late), (now, _) = onsets, anew
+    return soon if soon.age < RESTART[0] else now, late if late.age < RESTART[1] else now

@@ -227,26 +227,22 @@ class ParameterFilter:
         measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in state.window], axis=0)
         headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
         given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
-        size, n = self.count + 2, len(state.belief.mean)
-        stopped = np.flatnonzero((np.abs(np.diff(headings, axis=1)) > self._stop_rad).any(axis=0))
-        beliefs, found, likelihoods = [], [], []
-        for before in (state.belief, state.challenger):
-            predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
-            expect(before.mean, given, self._steps, predicted, jacobian, disturbed)
-            noise = state.scale * (disturbed * self._disturbance) @ disturbed.T
-            noise[np.diag_indices(size)] += self._noise
-            passed = disturbed[:, stopped + 1] - disturbed[:, stopped]
-            noise += self._stop_torque**2 * passed @ passed.T
-            seen = see(before.covariance, measured - predicted, jacobian, noise)
-            # A blow is taken as if it were as likely as the cap, and what a push explains tells little of the rest.
-            share = min(1.0, self._cap / seen.nis, self._stillness(state.push))
-            change, covariance = correction(before.covariance, seen, share)
-            beliefs.append(Moments(before.mean + change, covariance))
-            found.append(Corrected(jacobian, seen, share))
-            likelihoods.append(self._likelihood(seen))
-            if before is state.belief:
-                push, likelihood = self._pushed(state.push, seen, disturbed, headings[WINDOW // 2])
-                pushed = max(0.0, state.pushed + likelihood - likelihoods[0])
+        passing = np.zeros(self.count - 1)
+        passing[(np.abs(np.diff(headings, axis=1)) > self._stop_rad).any(axis=0)] = self._stop_torque**2
+        noise = Noise(state.scale * self._disturbance, self._noise, passing)
+        # What a push explains tells little of the rest.
+        still = 1.0 if state.push is None else min(1.0, STILL**2 / max(size_of(state.push), STILL) ** 2)
+        beliefs, found, likelihoods, disturbed = zip(
+            *(
+                confronted(one, given, self._steps, measured, noise, still, self._cap)
+                for one in (state.belief, state.challenger)
+            ),
+            strict=True,
+        )
+        largest = (PUSH * self.limit_n) ** 2
+        push = state.push or Moments(np.zeros(2 * self.count), largest * np.eye(2 * self.count))
+        push, likelihood = pushed_on(push, found[0].seen, disturbed[0], headings[WINDOW // 2], largest, self._cap)
+        pushed = max(0.0, state.pushed + likelihood - likelihoods[0])
         (belief, challenger), (ours, other) = beliefs, found
         evidence, age = state.evidence + likelihoods[1] - likelihoods[0], state.age + 1
         jumps = evidence_of.corrected(state.jumps, ours, True)
@@ -260,7 +256,7 @@ class ParameterFilter:
         if taken_over or begun_anew:
             challenger, evidence, age, freed = self._freed(belief, best), 0.0, 0, best
         if taken_over or over:
-            jumps = Jumps.of(self._inertial, n)
+            jumps = Jumps.of(self._inertial, len(belief.mean))
         scale, past = _adapted(state.scale, state.past, ours.seen.whitened)
         reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
         after = ParameterState(
@@ -283,33 +279,6 @@ class ParameterFilter:
         )
         corrections = (*passage.belief, ours), (*passage.challenger, other)
         return after, ParameterPassage(passage.transition, *corrections, taken_over, begun_anew)
-
-    def _likelihood(self, seen: Seen) -> float:
-        """Log of it, but for a constant; a blow counts as if it were as likely as the cap."""
-        return -0.5 * min(seen.nis, self._cap) - float(np.log(np.diag(seen.root)).sum())
-
-    def _pushed(self, push: Moments | None, seen: Seen, disturbed: Matrix, headings: Vector) -> tuple[Moments, float]:
-        """Forces on the links in the room, given a window of what the belief did not expect, and their likelihood.
-
-        They are a first-order Gauss-Markov process.
-        """
-        n, largest, stays = self.count, (PUSH * self.limit_n) ** 2, np.exp(-WINDOW * TICK_S / PUSH_S)
-        if push is None:
-            push = Moments(np.zeros(2 * n), largest * np.eye(2 * n))
-        c, s, along, across = np.cos(headings), np.sin(headings), disturbed[:, n::2], disturbed[:, n + 1 :: 2]
-        by = np.hstack([along * c - across * s, along * s + across * c])
-        covariance = stays**2 * push.covariance + (1.0 - stays**2) * largest * np.eye(2 * n)
-        mean = stays * push.mean
-        pushed = see(covariance, seen.value - by @ mean, by, seen.root @ seen.root.T)
-        change, covariance = correction(covariance, pushed, min(1.0, self._cap / pushed.nis))
-        return Moments(mean + change, covariance), self._likelihood(pushed)
-
-    def _stillness(self, push: Moments | None) -> float:
-        """Share that a window tells where a lasting force acts on the links as well, larger than by chance."""
-        if push is None:
-            return 1.0
-        size = float(push.mean @ np.linalg.solve(push.covariance, push.mean)) / len(push.mean)
-        return min(1.0, (STILL / size) ** 2) if size > 0.0 else 1.0
 
     def after_gap(self, state: ParameterState, velocity_stddev_m_s: float, position_stddev_m: float) -> ParameterState:
         """Nothing was heard for long: thrust has died away, and the navigation has lost its velocity and place."""
@@ -415,6 +384,74 @@ def _carried(
         mean += change
     mean[first : first + 4] -= errors.change
     return Moments(mean, covariance), Corrected(by, seen, 1.0)
+
+
+class Noise(NamedTuple):
+    """Variances: of the disturbance (3N,), of what is measured (N + 2,), of torques at joints' end stops (N - 1,)."""
+
+    disturbance: Vector
+    measured: Vector
+    stopped: Vector
+
+
+@njit(cache=True)
+def confronted(
+    before: Moments, given: Given, steps: Vector, measured: Vector, noise: Noise, still: float, cap: float
+) -> tuple[Moments, Corrected, float, Matrix]:
+    """A belief corrected by a window, with at most a share `still`; the window's likelihood, and how it is disturbed.
+
+    A blow is taken as if it were as likely as the cap.
+    """
+    size, n = len(measured), len(before.mean)
+    predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, len(noise.disturbance)))
+    expect(before.mean, given, steps, predicted, jacobian, disturbed)
+    spread = (disturbed * noise.disturbance) @ disturbed.T + np.diag(noise.measured)
+    for joint in np.flatnonzero(noise.stopped):
+        passed_on = disturbed[:, joint + 1] - disturbed[:, joint]
+        spread += noise.stopped[joint] * np.outer(passed_on, passed_on)
+    seen = see(before.covariance, measured - predicted, jacobian, spread)
+    share = min(1.0, cap / _nis(seen), still)
+    change, covariance = correction(before.covariance, seen, share)
+    after = Moments(before.mean + change, covariance)
+    return after, Corrected(jacobian, seen, share), _likelihood(seen, cap), disturbed
+
+
+@njit(cache=True)
+def _nis(seen: Seen) -> float:
+    return float(seen.whitened @ seen.whitened)
+
+
+@njit(cache=True)
+def _likelihood(seen: Seen, cap: float) -> float:
+    """Log of it, but for a constant; a blow counts as if it were as likely as the cap."""
+    return -0.5 * min(_nis(seen), cap) - float(np.log(np.diag(seen.root)).sum())
+
+
+@njit(cache=True)
+def pushed_on(
+    push: Moments, seen: Seen, disturbed: Matrix, headings: Vector, largest: float, cap: float
+) -> tuple[Moments, float]:
+    """Forces on the links in the room, given a window of what the belief did not expect, and their likelihood.
+
+    They are a first-order Gauss-Markov process with the variance `largest`.
+    """
+    n, stays = len(headings), np.exp(-WINDOW * TICK_S / PUSH_S)
+    by = np.empty((len(disturbed), 2 * n))
+    for link in range(n):
+        c, s, along, across = np.cos(headings[link]), np.sin(headings[link]), n + 2 * link, n + 2 * link + 1
+        by[:, link] = disturbed[:, along] * c - disturbed[:, across] * s
+        by[:, n + link] = disturbed[:, along] * s + disturbed[:, across] * c
+    covariance = stays**2 * push.covariance + (1.0 - stays**2) * largest * np.eye(2 * n)
+    mean = stays * push.mean
+    pushed = see(covariance, seen.value - by @ mean, by, seen.root @ np.ascontiguousarray(seen.root.T))
+    change, covariance = correction(covariance, pushed, min(1.0, cap / _nis(pushed)))
+    return Moments(mean + change, covariance), _likelihood(pushed, cap)
+
+
+@njit(cache=True)
+def size_of(push: Moments) -> float:
+    """Square of lasting forces on the links over their variance: larger than one by more than chance where they act."""
+    return float(push.mean @ np.linalg.solve(push.covariance, push.mean)) / len(push.mean)
 
 
 def _shifted(thrust: Matrix, change: Vector) -> Matrix:

@@ -9,6 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering.manifold_kernels import wrap
 from onboard_estimation.filtering.moments import Moments
 from thruster_chain_estimation.estimators.inertial_kernels import UNSEEN_RAD_S, Chain, Stood
 from thruster_chain_estimation.estimators.pin_kernels import first_middle
@@ -61,7 +62,7 @@ def publish(
     heading = inertial_layout.LINK * np.arange(count) + inertial_layout.HEADING
     clock, bias = heading + inertial_layout.CLOCK, heading + inertial_layout.GYRO_BIAS
     rates, lengths = navigation.rates, 2.0 * design.geometry.half
-    # How late all stamps of IMUs are, by the delay of thrust; not where motion capture has told the navigation the time.
+    # How late all stamps of IMUs are, by the delay of thrust; not where motion capture has told the navigation of it.
     late_s, surer, common = 0.0, 0.0, 0.0
     for i in range(count):
         for k in range(count):
@@ -72,6 +73,8 @@ def publish(
     late = now_s + late_s - navigation.labels_s + navigation.mean[clock]
     late = np.where(np.isfinite(late), late, 0.0)
     headings = navigation.mean[heading] + rates * late
+    for i in range(count):
+        headings[i] = wrap(headings[i])
     scales = np.concatenate((design.masses, design.inertias)) * np.exp(told[: 2 * count])
     middle, velocity = first_middle(navigation.mean, rates, design.geometry)
     velocity = velocity + told[-5:-3]
@@ -145,9 +148,9 @@ def _put_odometry(covariance: Matrix, navigation: Stood, spread: Matrix, links: 
         by[0, i], by[1, i] = -across * np.sin(angle), across * np.cos(angle)
     reach = by @ np.ascontiguousarray(covariance[:count, :count]) @ by.T
     together = 0.0
-    for i in held:
-        for k in held:
-            together += known[heading[i], heading[k]] / len(held) ** 2
+    for one in heading[held]:
+        for other in heading[held]:
+            together += known[one, other] / len(held) ** 2
     chain = inertial_layout.LINK * count + inertial_layout.JOINT * (count - 1)
     # Of the published space, the navigation's and the parameter filter's state: position, then velocity.
     for place, ours, theirs, wider in (
@@ -156,8 +159,8 @@ def _put_odometry(covariance: Matrix, navigation: Stood, spread: Matrix, links: 
     ):
         turned = np.zeros(2)
         for axis in range(2):
-            for k in held:
-                turned[axis] += known[ours + axis, heading[k]] / len(held)
+            for one in heading[held]:
+                turned[axis] += known[ours + axis, one] / len(held)
         for i in range(2):
             for k in range(2):
                 told = known[ours + i, ours + k]
@@ -178,7 +181,7 @@ def _put_centre(covariance: Matrix, links: Matrix, masses: Vector, centre_m: flo
     share = masses / masses.sum()
     by, told = np.ascontiguousarray(links.T) / masses.sum(), slice(2 * count, 4 * count)
     known = by @ np.ascontiguousarray(covariance[2 * count : 3 * count, told])
-    own = known[:, :count] @ by.T + centre_m**2 * (share @ share) * np.eye(2)
+    own = np.ascontiguousarray(known[:, :count]) @ by.T + centre_m**2 * (share @ share) * np.eye(2)
     covariance[place : place + 2, place : place + 2] += own
     covariance[place : place + 2, told] += known
     covariance[told, place : place + 2] += known.T
