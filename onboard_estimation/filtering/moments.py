@@ -195,7 +195,29 @@ class Seen(NamedTuple):
         return float(self.whitened @ self.whitened)
 
 
-def see(covariance: Matrix, value: Vector, observation: Matrix, noise: Matrix) -> Seen:
+@njit(cache=True)
+def spread_by(observation: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """H P (m, n) of an observation (m, n), mostly zeros, and of P (n, k)."""
+    m, n = observation.shape
+    if 4 * np.count_nonzero(observation) > m * n:
+        return observation @ covariance
+    spread = np.zeros((m, covariance.shape[1]))
+    for row in range(m):
+        for column in range(n):
+            entry = observation[row, column]
+            if entry != 0.0:
+                for c in range(covariance.shape[1]):
+                    spread[row, c] += entry * covariance[column, c]
+    return spread
+
+
+@njit(cache=True)
+def see(
+    covariance: NDArray[np.float64],
+    value: NDArray[np.float64],
+    observation: NDArray[np.float64],
+    noise: NDArray[np.float64],
+) -> Seen:
     """What a correction would see.
 
     Parameters
@@ -215,16 +237,24 @@ def see(covariance: Matrix, value: Vector, observation: Matrix, noise: Matrix) -
         H P H^T + R is not positive definite.
     """
     spread = spread_by(observation, covariance)
-    root = np.asarray(np.linalg.cholesky(spread @ observation.T + noise), dtype=np.float64)
-    whitener = np.asarray(np.linalg.inv(root), dtype=np.float64)
+    root = np.ascontiguousarray(np.linalg.cholesky(spread_by(observation, np.ascontiguousarray(spread.T)) + noise))
+    whitener = np.ascontiguousarray(np.linalg.inv(root))
     return Seen(value, root, spread, whitener, whitener @ value)
 
 
-def correction(covariance: Matrix, seen: Seen, share: float = 1.0) -> tuple[Vector, Matrix]:
+@njit(cache=True)
+def correction(
+    covariance: NDArray[np.float64], seen: Seen, share: float = 1.0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Change of the mean (n,) and corrected covariance (n, n); `share` below 1: as of an S so many times larger."""
-    whitener = seen.whitener if share == 1.0 else seen.whitener * np.sqrt(share)
-    columns = whitener @ seen.spread
-    return columns.T @ (whitener @ seen.value), covariance - columns.T @ columns  # which BLAS makes symmetric
+    columns, corrected = np.sqrt(share) * seen.whitener @ seen.spread, covariance.copy()
+    less, n = columns.T @ columns, len(covariance)
+    for first in range(0, n, 32):  # one half is as good as the other, but for rounding; blocks stay in the cache
+        for i in range(n):
+            for j in range(first, min(first + 32, i + 1)):
+                corrected[i, j] -= less[i, j]
+                corrected[j, i] = corrected[i, j]
+    return columns.T @ (np.sqrt(share) * seen.whitened), corrected
 
 
 def corrected(moments: Moments, value: Vector, observation: Matrix, noise: Matrix) -> Moments:
@@ -244,17 +274,3 @@ def put(moments: Moments, places: NDArray[np.intp], known: Moments) -> None:
     moments.covariance[places] = 0.0
     moments.covariance[:, places] = 0.0
     moments.covariance[np.ix_(places, places)] = known.covariance
-
-
-@njit(cache=True)
-def spread_by(observation: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """H P (m, n) of an observation (m, n) that is mostly zeros."""
-    m, n = observation.shape
-    spread = np.zeros((m, n))
-    for row in range(m):
-        for column in range(n):
-            entry = observation[row, column]
-            if entry != 0.0:
-                for c in range(n):
-                    spread[row, c] += entry * covariance[column, c]
-    return spread

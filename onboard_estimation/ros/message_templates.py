@@ -93,18 +93,19 @@ class MessageTemplate:
 
 def _runs(template: bytes, marks: Vector) -> list[tuple[int, int, int]]:
     """Numbers that stand in one row: (place of the first in the message, its column, the column after the last)."""
-    runs: list[tuple[int, int, int]] = []
-    for column, mark in enumerate(marks.astype("<f8")):
-        if np.isnan(mark):
-            continue
-        place = template.find(mark.tobytes())
-        if place < 0 or template.count(mark.tobytes()) > 1:
-            raise ValueError(f"number {column} is not in the message once")
-        if runs and place == runs[-1][0] + 8 * (column - runs[-1][1]):
-            runs[-1] = (*runs[-1][:2], column + 1)
-        else:
-            runs.append((place, column, column + 1))
-    return runs
+    asked = np.flatnonzero(np.isfinite(marks))
+    found = [np.empty((0, 2), dtype=np.int64)]
+    for offset in range(8 if len(asked) else 0):
+        numbers = np.frombuffer(template, "<f8", (len(template) - offset) // 8, offset)
+        nearest = asked[np.minimum(np.searchsorted(marks[asked], numbers), len(asked) - 1)]
+        (at,) = np.nonzero(marks[nearest] == numbers)
+        found.append(np.column_stack([nearest[at], offset + 8 * at]))
+    columns, places = (rows := np.concatenate(found))[np.argsort(rows[:, 0], kind="stable")].T
+    if not np.array_equal(columns, asked):
+        raise ValueError(f"numbers are not in the message once each: {len(asked)} were asked for, {len(columns)} found")
+    starts = np.flatnonzero((np.diff(columns, prepend=-2) != 1) | (np.diff(places, prepend=-8) != 8))
+    lengths = np.diff(starts, append=len(columns))
+    return [(int(places[k]), int(columns[k]), int(columns[k] + n)) for k, n in zip(starts, lengths, strict=True)]
 
 
 class SerializedEstimates:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from onboard_estimation.filtering.moments import Moments, correction, see
-from thruster_chain_estimation.estimators.jointed_navigation import Moved, NavigationErrors
+from thruster_chain_estimation.estimators import jumps as evidence_of
 from thruster_chain_estimation.estimators.jumps import Corrected, Jumps
 from thruster_chain_estimation.estimators.parameter_filter import (
     STOP_MARGIN_RAD,
@@ -23,6 +23,7 @@ from thruster_chain_estimation.estimators.parameter_filter import (
     ParameterPassage,
     ParameterState,
 )
+from thruster_chain_estimation.estimators.pin_kernels import Moved, NavigationErrors
 from thruster_chain_estimation.model import parameter_layout as layout
 from thruster_chain_estimation.model.configuration import ChainConfiguration, ThrusterChainConfiguration
 from thruster_chain_estimation.simulation import simulation_kernels as simulated
@@ -284,13 +285,13 @@ def test_evidence_of_a_jump_is_the_likelihood_ratio_of_a_filter_that_allows_for_
     beliefs = [plain, *freed]
     for _ in range(6):
         slopes, measured = rng.normal(size=(2, n)), 3.0 * rng.normal(size=2)
-        jumps, found = jumps.after(transition), []
+        jumps, found = evidence_of.carried(jumps, transition), []
         for k, (mean, covariance) in enumerate(beliefs):
             mean, covariance = whole @ mean, whole @ covariance @ whole.T
             sight = see(covariance, measured - slopes @ mean, slopes, 0.5 * np.eye(2))
             change, covariance = correction(covariance, sight)
             beliefs[k] = Moments(mean + change, covariance)
             found.append((sight, -0.5 * sight.nis - np.log(np.diag(sight.root)).sum()))
-        jumps = jumps.corrected(Corrected(slopes, found[0][0]))
+        jumps = evidence_of.corrected(jumps, Corrected(slopes, found[0][0], 1.0), True)
         ratios += [likelihood - found[0][1] for _, likelihood in found[1:]]
-    np.testing.assert_allclose(jumps.evidence(variances), ratios, rtol=1e-9)
+    np.testing.assert_allclose(evidence_of.evidence(jumps, variances), ratios, rtol=1e-9)

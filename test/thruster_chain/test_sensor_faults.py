@@ -15,7 +15,7 @@ from onboard_estimation.filtering.moments import correction, see
 from onboard_estimation.judging.judge import judge
 from onboard_estimation.judging.simulated_bags import simulated_recording
 from thruster_chain_estimation.estimators.inertial_kernels import Chain, transform
-from thruster_chain_estimation.estimators.jumps import JUMP, Corrected, Jumps
+from thruster_chain_estimation.estimators.jumps import JUMP, Corrected, Jumps, carried, corrected
 from thruster_chain_estimation.estimators.loose_links import anchored, close_joint, pin_lever
 from thruster_chain_estimation.model import inertial_layout as parts
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
@@ -81,13 +81,13 @@ def test_a_jump_that_is_told_leaves_the_state_of_a_bias_that_was_free_from_its_o
     np.add.at(plain, tuple(entries[:, :2].astype(int).T), entries[:, 2])
     for _ in range(20):
         value = rng.normal(size=3)
-        jumps = jumps.after(entries)
+        jumps = carried(jumps, entries)
         for k in range(2):
             moved = plain @ means[k]
             transform(covariances[k], entries)
             seen = see(covariances[k], value - slopes @ moved, slopes, noise)
             if k == 0:
-                jumps = jumps.corrected(Corrected(slopes, seen))
+                jumps = corrected(jumps, Corrected(slopes, seen, 1.0), True)
             change, covariances[k] = correction(covariances[k], seen)
             means[k] = moved + change
     variance = 1.0 / (jumps.information[0, 0, 0] + 1.0 / JUMP[0] ** 2)

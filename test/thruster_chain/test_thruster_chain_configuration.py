@@ -40,11 +40,11 @@ def test_impossible_robots_are_refused_with_their_numbers(changes: dict[str, obj
 
 
 def test_a_chain_too_long_for_robust_is_refused_before_it_is_filtered() -> None:
-    count = 100
+    count = 120
     lists = {name: [getattr(ThrusterChainConfiguration().chain, name)[0]] * count for name in PER_LINK}
     chain = {**lists, "link_names": [f"link_{link}" for link in range(count)]}
     long = load(ThrusterChainConfiguration, {"chain": chain, "initial": {"headings_rad": [0.0] * count}})
-    with pytest.raises(UserError, match=r"100 links each second .* 42 s of a processor; take --estimator gyros"):
+    with pytest.raises(UserError, match=r"120 links each second .* 35 s of a processor; take --estimator gyros"):
         ROBOT.estimator(long, "robust")
     ROBOT.estimator(long, "gyros")
 

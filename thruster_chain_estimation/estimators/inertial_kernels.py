@@ -22,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
+from onboard_estimation.filtering.moments import spread_by
 from thruster_chain_estimation.model import inertial_layout as parts
 
 Number = Any
@@ -35,6 +36,8 @@ ASIDE = 1e-30  # of the complex step: derivatives are exact to rounding
 CAUSE = np.array([*range(parts.MOUNTING + 1), parts.ACCELEROMETER_SCALE, parts.SCALE_APART])  # that they depend on
 GYRO_NOISE, ACCELEROMETER_NOISE, GYRO_WALK, ACCELEROMETER_WALK = range(4)  # densities, squared
 CLOCK_WALK = 3e-5  # s/sqrt(s): a crystal that is 20 ppm off goes 0.1 ms in five seconds
+TURNS_ON_S = 0.1  # a link that nothing is heard of turns on as at its last reading
+UNSEEN_RAD_S = 3.0  # at which it may
 BLIND_TURN = 1.0  # rad^2/s: a link that nothing is heard of turns on, give or take 0.1 rad in 10 ms
 BLIND_FORCE = 100.0  # (m/s^2)^2/Hz: and goes where its pins go, by 1 m/s in 10 ms
 
@@ -63,6 +66,49 @@ class Did(NamedTuple):
     by: Matrix
     lasted_s: Vector
     blind: Vector
+
+
+class Stood(NamedTuple):
+    """Where a navigation stands, see `jointed_navigation.NavigationState`, which begins with these."""
+
+    mean: Vector
+    covariance: Matrix
+    tick_s: float
+    labels_s: Vector
+    rates: Vector
+
+
+@njit(cache=True)
+def advance(
+    before: Stood, tick_s: float, readings: Matrix, counts: NDArray[np.int64], chain: Chain, noise: Vector
+) -> tuple[Stood, Did, Matrix, NDArray[np.int64]]:
+    """Up to an instant, by `readings` of the links one after the other, so many of each as `counts` (N,) says.
+
+    Returns where it stands, what each link's IMU did, the transition, and the first reading (N,) that is still needed.
+    """
+    count, first = len(counts), 0
+    did = Did(np.zeros((count, MOVED)), np.zeros((count, 5, parts.LINK)), np.empty(count), np.zeros(count))
+    mean, covariance = before.mean.copy(), before.covariance.copy()
+    labels_s, rates, needed = np.empty(count), np.empty(count), np.empty(count, np.int64)
+    for i in range(count):
+        own, heard = mean[parts.LINK * i : parts.LINK * (i + 1)], readings[first : first + counts[i]]
+        first += counts[i]
+        target, begin, reached = tick_s + own[parts.CLOCK], before.labels_s[i], -np.inf
+        if len(heard) > 1 and target > begin:
+            reached = integrate(own, heard, begin, target, did.moved[i], did.by[i])
+        if np.isnan(begin) or (reached < target - 1e-6 and (not len(heard) or heard[-1, 0] < target)):
+            begin = before.tick_s + own[parts.CLOCK] if np.isnan(begin) else begin
+            did.blind[i], labels_s[i] = 1.0, target
+            rates[i] = before.rates[i] * np.exp(-max(target - begin, 0.0) / TURNS_ON_S)
+            did.moved[i, 0] = rates[i] * (target - begin)
+        else:
+            labels_s[i] = max(reached, begin)
+            raw = np.interp(labels_s[i : i + 1], heard[:, 0], heard[:, 1])[0]
+            rates[i] = (raw - own[parts.GYRO_BIAS]) * (1.0 - own[parts.GYRO_SCALE])
+        did.lasted_s[i] = max(labels_s[i] - begin, 0.0)
+        needed[i] = max(0, np.searchsorted(heard[:, 0], labels_s[i], side="right") - 2)
+    transition = predict(mean, covariance, chain, did, noise)
+    return Stood(mean, covariance, tick_s, labels_s, rates), did, transition, needed
 
 
 @njit(cache=True)
@@ -109,7 +155,7 @@ def _strap_down(own: Numbers, raw: Vector, step: float, motion: Numbers) -> None
     rate = (1.0 - own[parts.GYRO_SCALE]) * (raw[0] - own[parts.GYRO_BIAS])
     along = (1.0 - own[parts.ACCELEROMETER_SCALE] - own[parts.SCALE_APART]) * (raw[1] - own[parts.BIAS_X])
     across = (1.0 - own[parts.ACCELEROMETER_SCALE] + own[parts.SCALE_APART]) * (raw[2] - own[parts.BIAS_Y])
-    ax, ay = _turned(own[parts.HEADING] + motion[0] + 0.5 * rate * step + own[parts.MOUNTING], along, across)
+    ax, ay = turned(own[parts.HEADING] + motion[0] + 0.5 * rate * step + own[parts.MOUNTING], along, across)
     motion[3] += step * motion[1] + 0.5 * step * step * ax
     motion[4] += step * motion[2] + 0.5 * step * step * ay
     motion[1] += step * ax
@@ -125,7 +171,8 @@ def lever(own: Numbers, chain: Chain, link: int, side: float) -> tuple[Number, N
 
 
 @njit(cache=True)
-def _turned(angle: Number, x: Number, y: Number) -> tuple[Number, Number]:
+def turned(angle: Number, x: Number, y: Number) -> tuple[Number, Number]:
+    """A vector, turned by an angle, rad."""
     c, s = np.cos(angle), np.sin(angle)
     return c * x - s * y, s * x + c * y
 
@@ -149,8 +196,8 @@ def _parted(
 ) -> tuple[Number, Number, Number, Number]:
     """By how much a link's motion parts its joint ahead (`side` 1) or behind (-1): velocity x y, gap x y."""
     hx, hy = lever(own, chain, link, side)
-    ox, oy = _turned(own[parts.HEADING], hx, hy)
-    nx, ny = _turned(own[parts.HEADING] + moved[0], hx, hy)
+    ox, oy = turned(own[parts.HEADING], hx, hy)
+    nx, ny = turned(own[parts.HEADING] + moved[0], hx, hy)
     return side * moved[1], side * moved[2], side * (moved[3] + nx - ox), side * (moved[4] + ny - oy)
 
 
@@ -227,23 +274,24 @@ def _put(transition: Matrix, e: int, row: int, column: int, entry: float) -> int
 
 @njit(cache=True)
 def transform(covariance: Matrix, transition: Matrix) -> None:
-    """F P F^T for F = I + entries, (E, 3) rows of row, column and entry: O(E n)."""
-    n, entries = covariance.shape[0], transition.shape[0]
-    half_way = covariance.copy()
-    for e in range(entries):
-        row, column, entry = int(transition[e, 0]), int(transition[e, 1]), transition[e, 2]
-        if entry != 0.0:
-            for c in range(n):
-                half_way[row, c] += entry * covariance[column, c]
-    covariance[:] = half_way
-    turned = half_way.T.copy()  # rows are quicker to walk through than columns
-    result = turned.copy()
-    for e in range(entries):
-        row, column, entry = int(transition[e, 0]), int(transition[e, 1]), transition[e, 2]
-        if entry != 0.0:
-            for c in range(n):
-                result[row, c] += entry * turned[column, c]
-    covariance[:] = 0.5 * (result + result.T)
+    """F P F^T for F = I + A with the entries of A, (E, 3) rows of row, column and entry: O(E n)."""
+    rows = np.unique(transition[:, 0]).astype(np.int64)
+    place = np.zeros(len(covariance), np.int64)
+    place[rows] = np.arange(len(rows))
+    moved, twice = np.zeros((len(rows), len(covariance))), np.zeros((len(rows), len(rows)))  # A P, A P A^T
+    for e in range(len(transition)):
+        target, source, entry = moved[place[int(transition[e, 0])]], covariance[int(transition[e, 1])], transition[e, 2]
+        for c in range(len(covariance)):
+            target[c] += entry * source[c]
+    for r in range(len(rows)):
+        for e in range(len(transition)):
+            twice[r, place[int(transition[e, 0])]] += transition[e, 2] * moved[r, int(transition[e, 1])]
+    for r in range(len(rows)):
+        covariance[rows[r]] += moved[r]
+        covariance[:, rows[r]] += moved[r]
+    for r in range(len(rows)):
+        for s in range(len(rows)):
+            covariance[rows[r], rows[s]] += 0.5 * (twice[r, s] + twice[s, r])
 
 
 @njit(cache=True)
@@ -311,7 +359,7 @@ def expect_pins(
         u = joints + parts.JOINT * j
         d, before, behind = u + 2, parts.LINK * j, parts.LINK * (j + 1)
         hx, hy = lever(state[before : before + parts.LINK], chain, j, 1.0)
-        nx, ny = _turned(state[before + parts.HEADING], hx, hy)
+        nx, ny = turned(state[before + parts.HEADING], hx, hy)
         pin_x, pin_y = velocity_x - rates[j] * ny, velocity_y + rates[j] * nx
         late = (state[before + parts.CLOCK] - labels_s[j]) - (state[behind + parts.CLOCK] - labels_s[j + 1])
         residual[2 * j] = -(state[d] + pin_x * late)
@@ -323,25 +371,27 @@ def expect_pins(
         velocity_y -= state[u + 1]
 
 
+@njit(cache=True)
 def unobservable(change: Vector, tight: NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
     """How turn and scale differ between two estimates that are `change` (n,) apart, and where they are seen: (2, n).
 
     The turn is that of the links (N,) that the pins hold `tight`.
     """
-    n, count = len(change), len(tight)
-    links = parts.LINK * np.arange(count)
+    n, count, held = len(change), len(tight), max(np.count_nonzero(tight), 1)
     directions, means = np.zeros((2, n)), np.zeros((2, n))
-    vectors = slice(parts.LINK * count, n)
-    x, y = change[vectors].reshape(-1, 2).T
-    directions[0, vectors] = np.column_stack([-y, x]).ravel()
-    directions[1, vectors] = change[vectors]
-    for part in parts.SCALED:
-        directions[1, links + part] = change[links + part]
-    means[0, links[tight] + parts.HEADING] = 1.0 / max(int(np.count_nonzero(tight)), 1)
-    means[1, links + parts.ACCELEROMETER_SCALE] = -1.0 / count
+    for at in range(parts.LINK * count, n, 2):
+        directions[0, at], directions[0, at + 1] = -change[at + 1], change[at]
+        directions[1, at : at + 2] = change[at : at + 2]
+    for link in range(count):
+        base = parts.LINK * link
+        for part in parts.SCALED:
+            directions[1, base + part] = change[base + part]
+        means[0, base + parts.HEADING] = tight[link] / held
+        means[1, base + parts.ACCELEROMETER_SCALE] = -1.0 / count
     return directions, means
 
 
+@njit(cache=True)
 def keep_unobservable(covariance: Matrix, change: Vector, tight: NDArray[np.bool_]) -> Matrix:
     """The covariance carried over to the estimate that `change` (n,) led to: turn and scale stay unobserved.
 
@@ -349,6 +399,10 @@ def keep_unobservable(covariance: Matrix, change: Vector, tight: NDArray[np.bool
     is moved from the linearisation before to the one after, by the transition I + directions^T means.
     """
     directions, means = unobservable(change, tight)
-    half = covariance + directions.T @ (means @ covariance)
-    carried: Matrix = half + (half @ means.T) @ directions
+    seen = spread_by(means, covariance)
+    half, carried = seen + 0.5 * (seen @ means.T).T @ directions, covariance.copy()
+    for k in range(2):
+        for i in range(len(change)):
+            for j in range(len(change)):
+                carried[i, j] += directions[k, i] * half[k, j] + half[k, i] * directions[k, j]
     return carried

@@ -22,16 +22,13 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
-from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, put, see
+from onboard_estimation.filtering.moments import Moments, Seen, corrected, put
 from thruster_chain_estimation.estimators import inertial_kernels as kernels
 from thruster_chain_estimation.estimators import jumps as bias_jumps
-from thruster_chain_estimation.estimators import loose_links
+from thruster_chain_estimation.estimators import loose_links, pin_kernels
 from thruster_chain_estimation.model import inertial_layout as parts
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
-PIN_STDDEV_M = 2e-5
-"""Play of a pin, and what a straight line between two readings leaves out of a tick."""
-STILL_STDDEV_M_S = 1e-4
 MOVING_STDDEV_M_S = 0.05
 TICK_NS = 10_000_000
 TICK_S = TICK_NS / NANOSECONDS_PER_SECOND
@@ -43,31 +40,6 @@ LOST_RAD = 0.5
 """A heading less sure than this is lost: no straight line holds over so wide an angle, and its pins are not held."""
 ANY_RAD = np.pi / np.sqrt(3.0)
 """Deviation of a heading that may be any."""
-UNSEEN_RAD_S, TURNS_ON_S = 3.0, 0.1
-"""At which a link may turn unheard; for how long its rate is that of its last reading."""
-
-NOTHING = 1e-7
-"""Share of a variance that is too small to be told of."""
-
-
-class NavigationErrors(NamedTuple):
-    """Of a tick; errors are truth minus estimate.
-
-    Attributes
-    ----------
-    drift
-        (2, 2) by how much the covariance of the velocity grew, (m/s)^2.
-    told, by, variances
-        (k,), (k, 2), (k,) what the pins told of the velocity: measured, how it depends on it, its noise.
-    change
-        (4,) by which estimates of velocity and position were moved then.
-    """
-
-    drift: Matrix
-    told: Vector
-    by: Matrix
-    variances: Vector
-    change: Vector
 
 
 class NavigationState(NamedTuple):
@@ -142,37 +114,6 @@ class Advanced(NamedTuple):
     closings: tuple[loose_links.Closing, ...]
 
 
-class Moved(NamedTuple):
-    """What the links did over a tick, for whoever explains it by forces.
-
-    Attributes
-    ----------
-    lasted_s
-        Length of the tick.
-    headings, rates
-        (N,) at its middle, rad, and mean over it, rad/s.
-    angular
-        (N,) mean angular accelerations, rad/s^2.
-    velocities
-        (N, 2) of the links' middles in the room, m/s.
-    force
-        (2,) mean specific force in the middle of the first link, along and across it, m/s^2.
-    heard
-        All links were, and no heading is lost.
-    errors
-        What the navigation knows of its own.
-    """
-
-    lasted_s: float
-    headings: Vector
-    rates: Vector
-    angular: Vector
-    velocities: Matrix
-    force: Vector
-    heard: bool
-    errors: NavigationErrors
-
-
 class Pinned(NamedTuple):
     """What held the pins of `tight` links (N,) together at a tick: `toward` and `onward` (n,) are what
     `keep_unobservable` was given before and after the correction by what was `seen`, whose observation is `slopes`."""
@@ -195,7 +136,7 @@ class JointedNavigation:
         self.count = chain.count
         self.half = 0.5 * chain.lengths
         self.places = np.ascontiguousarray(chain.imu_places)
-        self._geometry = kernels.Chain(self.half, self.places)
+        self.geometry = kernels.Chain(self.half, self.places)
         self._noise = np.square(
             [
                 configuration.gyro.noise_density_rad_s_sqrt_hz,
@@ -207,10 +148,11 @@ class JointedNavigation:
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
         self.headings = parts.LINK * np.arange(self.count) + parts.HEADING
         self.clocks = parts.LINK * np.arange(self.count) + parts.CLOCK
+        self._unfelt = (loose_links.NOTHING_FELT,) * self.count
+        self._all = np.ones(self.count, dtype=np.bool_)
         first = self.chain = parts.chain_part(self.count)
         joints = parts.LINK * self.count + parts.JOINT * np.arange(self.count - 1)[:, None]
         self._moving = np.concatenate([[first, first + 1], (joints + np.arange(2)).ravel()])
-        self._gaps = (joints + 2 + np.arange(2)).ravel()
         stddev = parts.prior_stddev(configuration)
         stddev[first + 2 : first + 4] = configuration.initial.position_stddev_m
         self._prior = Moments(np.zeros(len(stddev)), np.diag(stddev**2))
@@ -234,7 +176,7 @@ class JointedNavigation:
             (np.empty((0, 4)),) * self.count,
             lost,
             np.zeros(self.count, dtype=np.bool_),
-            (loose_links.NOTHING_FELT,) * self.count,
+            self._unfelt,
             bias_jumps.no_bias_jumped(len(mean), self.count),
         )
 
@@ -256,7 +198,7 @@ class JointedNavigation:
         if np.isnan(labels[link]):
             labels = labels.copy()
             labels[link] = reading[0]
-        readings = (*state.readings[:link], np.vstack([before, reading]), *state.readings[link + 1 :])
+        readings = (*state.readings[:link], np.concatenate((before, reading[None])), *state.readings[link + 1 :])
         return state._replace(readings=readings, labels_s=labels)
 
     def ready(self, state: NavigationState, tick_s: float, now_s: float) -> bool:
@@ -270,40 +212,24 @@ class JointedNavigation:
     def advanced(self, state: NavigationState, tick_s: float) -> Advanced:
         """Up to an instant, by what the IMUs read; by biases as they are since one has jumped, if one has."""
         earlier, (state, jump) = state, self._jumped(state)
-        count, mean, covariance = self.count, state.mean.copy(), state.covariance.copy()
-        did = kernels.Did(
-            np.zeros((count, kernels.MOVED)), np.zeros((count, 5, parts.LINK)), np.empty(count), np.zeros(count)
+        counts = np.array([len(readings) for readings in state.readings])
+        stood, did, transition, needed = kernels.advance(
+            kernels.Stood(*state[:5]), tick_s, np.concatenate(state.readings), counts, self.geometry, self._noise
         )
-        labels, rates, kept = np.empty(count), np.zeros(count), []
-        for link, readings in enumerate(state.readings):
-            target, begin, reached = tick_s + mean[self.clocks[link]], state.labels_s[link], -np.inf
-            own = mean[parts.LINK * link : parts.LINK * (link + 1)]
-            if len(readings) > 1 and target > begin:
-                reached = kernels.integrate(own, readings, begin, target, did.moved[link], did.by[link])
-            if np.isnan(begin) or (reached < target - 1e-6 and (not len(readings) or readings[-1, 0] < target)):
-                begin = state.tick_s + mean[self.clocks[link]] if np.isnan(begin) else begin
-                did.blind[link], labels[link] = 1.0, target
-                rates[link] = state.rates[link] * math.exp(-max(target - begin, 0.0) / TURNS_ON_S)
-                did.moved[link, 0] = rates[link] * (target - begin)
-            else:
-                labels[link] = max(reached, begin)
-                raw = np.interp(labels[link], readings[:, 0], readings[:, 1])
-                rates[link] = (raw - own[parts.GYRO_BIAS]) * (1.0 - own[parts.GYRO_SCALE])
-            did.lasted_s[link] = max(labels[link] - begin, 0.0)
-            kept.append(readings[max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2) :])
-        transition = kernels.predict(mean, covariance, self._geometry, did, self._noise)
-        after = state._replace(
-            mean=mean,
-            covariance=covariance,
-            tick_s=tick_s,
-            labels_s=labels,
-            rates=rates,
-            readings=tuple(kept),
-            blind=did.blind > 0.0,
+        after = NavigationState(
+            *stood,
+            tuple(readings[first:] for readings, first in zip(state.readings, needed, strict=True)),
+            state.lost,
+            did.blind > 0.0,
+            state.felt,
+            state.jumps,
+            state.rejected_in_a_row,
         )
-        place = slice(self.chain, self.chain + 4)
-        grown = errors_of(state.covariance, ~state.lost) - errors_of(earlier.covariance, ~state.lost)
-        jumped = state.mean[place] - earlier.mean[place], grown
+        jumped = np.zeros(4), np.zeros((2, 2))
+        if jump is not None:
+            place, ours = slice(self.chain, self.chain + 4), ~state.lost
+            grown = pin_kernels.errors_of(state.covariance, ours) - pin_kernels.errors_of(earlier.covariance, ours)
+            jumped = state.mean[place] - earlier.mean[place], grown
         after, tight, closings = self._closed(state, after, did)
         heard = not (after.blind.any() or after.lost.any())
         return Advanced(state, after, did, transition, tight, heard, jump, jumped, closings)
@@ -321,6 +247,8 @@ class JointedNavigation:
         self, before: NavigationState, after: NavigationState, did: kernels.Did
     ) -> tuple[NavigationState, NDArray[np.bool_], tuple[loose_links.Closing, ...]]:
         """With the joints of loose links closed, links (N,) that are tight, and how; what was lost and is found is."""
+        if not (before.blind.any() or after.blind.any() or after.lost.any()):
+            return after._replace(felt=self._unfelt), self._all, ()
         mean, covariance, lost = after.mean, after.covariance, after.lost.copy()
         fresh = after.blind & (np.diag(covariance)[self.headings] > LOST_RAD**2) & ~lost
         covariance[self.headings[fresh], self.headings[fresh]] += ANY_RAD**2
@@ -330,7 +258,7 @@ class JointedNavigation:
         # Pins at both ends show how a rod lies that is not heard; one pin does not.
         sound = np.concatenate([[False], ~(lost | after.blind), [False]])
         tight = ~lost & (sound[1:-1] | (sound[:-2] & sound[2:]))
-        felt, closings = [loose_links.NOTHING_FELT] * self.count, []
+        felt, closings = list(self._unfelt), []
         unheard, accelerometer = before.blind | after.blind, parts.LINK * np.arange(self.count) + parts.BIAS_X
         biases = np.diag(covariance)[accelerometer]
         for link, anchor in loose_links.anchored(tight):
@@ -338,15 +266,15 @@ class JointedNavigation:
             if lost[link] and tight[anchor] and not (unheard[link] or unheard[anchor]):
                 means, rates = (before.mean, mean), (before.rates, after.rates)
                 own, other = (
-                    loose_links.pin_velocity_change(means, rates, did.moved[k], self._geometry, k, side)
+                    loose_links.pin_velocity_change(means, rates, did.moved[k], self.geometry, k, side)
                     for k, side in ((link, float(anchor - link)), (anchor, float(link - anchor)))
                 )
                 felt[link] = loose_links.felt_more(before.felt[link], own, other)
                 found = felt[link].found(did.lasted_s[link] * math.sqrt(biases[link] + biases[anchor]))
             lost[link] &= found is None
-            unsure = UNSEEN_RAD_S if after.blind[link] else 0.0
+            unsure = kernels.UNSEEN_RAD_S if after.blind[link] else 0.0
             closings.append(
-                loose_links.close_joint(mean, covariance, self._geometry, after.rates, unsure, (link, anchor), found)
+                loose_links.close_joint(mean, covariance, self.geometry, after.rates, unsure, (link, anchor), found)
             )
         return after._replace(lost=lost, felt=tuple(felt)), tight, tuple(closings)
 
@@ -358,78 +286,38 @@ class JointedNavigation:
         numpy.linalg.LinAlgError
             The covariance of the gaps is not positive.
         """
-        state, gaps, n = tick.state, 2 * (self.count - 1), len(tick.state.mean)
-        mean, covariance, nothing = state.mean, state.covariance, self._gaps
-        residual, jacobian = np.empty(gaps), np.empty((gaps, n))
-        labels = state.labels_s - state.tick_s
-        kernels.expect_pins(mean, state.rates, self._geometry, labels, residual, jacobian)
-        variances = np.full(gaps, PIN_STDDEV_M**2)
-        apart = np.repeat(~(tick.tight[1:] & tick.tight[:-1]), 2)
-        jacobian[apart], residual[apart] = 0.0, 0.0
-        if at_rest and tick.heard:
-            still, by, noise = self._still(mean, tick.did)
-            residual, jacobian = np.concatenate([residual, still]), np.vstack([jacobian, by])
-            variances, nothing = np.concatenate([variances, noise]), np.concatenate([self._gaps, self._moving])
-        # Turn and scale are taken as unobserved as they are in truth, where gaps, and at rest velocities, are nothing:
-        # else what an estimate has of those, turned by an error of the heading, would pass for a measurement of it.
-        toward = np.zeros(n)
-        toward[nothing] = -mean[nothing]
+        state, covariance, gaps = tick.state, tick.state.covariance, 2 * (self.count - 1)
         rejected, inflation = state.rejected_in_a_row, math.inf
+        stood, rest = kernels.Stood(*state[:5]), at_rest and tick.heard
         while inflation > 1.0:  # once more where it is to recover
-            held = kernels.keep_unobservable(covariance, toward, tick.tight)
-            seen = see(held, residual, jacobian, np.diag(variances))
-            accepted, inflation, rejected = decide(self._gate, seen.nis, len(residual), rejected)
+            held, toward, slopes, seen = pin_kernels.look(
+                stood, covariance, tick.did, self.geometry, tick.tight, rest, self._noise
+            )
+            nis, size = seen.nis, len(seen.value)
+            accepted, inflation, rejected = decide(self._gate, nis, size, rejected)
             if inflation > 1.0:
                 covariance, rejected = covariance * inflation, 0
         # Of the gaps alone: the first rows of a lower root are the root of the first rows.
-        innovation = Innovation(residual[:gaps], seen.root[:gaps, :gaps], seen.nis, accepted)
-        jumps = self._jumps(tick, toward, jacobian, seen, accepted)
-        if not accepted:
-            return state._replace(covariance=covariance, rejected_in_a_row=rejected, jumps=jumps), innovation, None
-        change, covariance = correction(held, seen)
-        onward = change - toward
-        covariance = kernels.keep_unobservable(covariance, onward, tick.tight)
-        again = kernels.unobservable(onward, tick.tight)
-        jumps = tuple(one.turned(*again) for one in jumps)
-        after = state._replace(mean=mean + change, covariance=covariance, rejected_in_a_row=rejected, jumps=jumps)
-        return after, innovation, Pinned(toward, jacobian, seen, onward, tick.tight)
-
-    def _jumps(self, tick: Advanced, toward: Vector, slopes: Matrix, seen: Seen, accepted: bool) -> bias_jumps.Onsets:
-        """Evidence that a bias has jumped, with what the pins showed: anew after what was not heard."""
-        if not tick.heard:
-            return bias_jumps.no_bias_jumped(len(toward), self.count)
-        jumps = tuple(one.after(tick.transition) for one in tick.state.jumps)
+        innovation = Innovation(seen.value[:gaps], seen.root[:gaps, :gaps], nis, accepted)
+        mean, onward = state.mean, toward
         if accepted:
-            turn = kernels.unobservable(toward, tick.tight)
-            jumps = tuple(one.turned(*turn) for one in jumps)
-        # A blow counts as if it were as likely as what the gate lets through.
-        threshold = self._gate.threshold(len(seen.value))
-        share = threshold / seen.nis if seen.nis > threshold else 1.0
-        by = bias_jumps.Corrected(slopes, seen, share)
-        return tuple(one.corrected(by, used=accepted) for one in jumps)
+            mean, covariance, onward = pin_kernels.hold(mean, held, toward, seen, tick.tight)
+        if tick.heard:
+            # A blow counts as if it were as likely as what the gate lets through.
+            by = bias_jumps.Corrected(slopes, seen, min(1.0, self._gate.threshold(size) / nis) if nis else 1.0)
+            over = toward, onward
+            jumps = bias_jumps.seen_past(state.jumps, tick.transition, by, over, tick.tight, accepted)
+        else:
+            jumps = bias_jumps.no_bias_jumped(len(mean), self.count)
+        after = state._replace(mean=mean, covariance=covariance, rejected_in_a_row=rejected, jumps=jumps)
+        return after, innovation, Pinned(toward, slopes, seen, onward, tick.tight) if accepted else None
 
-    def moved(self, tick: Advanced, after: NavigationState) -> Moved:
+    def moved(self, tick: Advanced, after: NavigationState) -> pin_kernels.Moved:
         """What the links did over a tick, after which the navigation is that of `pinned`."""
-        state, did, before = tick.state, tick.did, tick.before
-        lasted, lasted_s = np.maximum(did.lasted_s, 1e-6), state.tick_s - before.tick_s
-        headings, turning = before.mean[self.headings] + 0.5 * did.moved[:, 0], did.moved[:, 0] / lasted
-        angular = (state.rates - before.rates) / max(lasted_s, 1e-6)
-        arm = -(self.places[0] + state.mean[parts.PLACE_X : parts.PLACE_X + 2])
-        force = _turned(-headings[0], did.moved[0, 1:3] / lasted[0])
-        force = force + angular[0] * _across(arm) - turning[0] ** 2 * arm
-        _, velocity = self.first_middle(state.mean, state.rates)
-        # From each middle over the pin to the next one: what half a link turns, and half of the next.
-        across = (self.half * turning)[:, None] * np.column_stack([-np.sin(headings), np.cos(headings)])
-        velocities = [velocity]
-        for link in range(1, self.count):
-            velocities.append(velocities[-1] + across[link - 1] + across[link])
-        tight = tick.tight if tick.tight.any() else ~state.lost
-        predicted = errors_of(state.covariance, tight)
-        change = of_first_tight(tight) @ (after.mean - state.mean)
-        drift = _positive(predicted - errors_of(before.covariance, tight) + tick.jumped[1])
-        told = told_of(predicted, errors_of(after.covariance, tight), change[:2])
-        errors = NavigationErrors(drift, *told, change + tick.jumped[0])
-        return Moved(lasted_s, headings, turning, angular, np.array(velocities), force, tick.heard, errors)
+        before, state = (kernels.Stood(*one[:5]) for one in (tick.before, tick.state))
+        tight = tick.tight if tick.tight.any() else ~tick.state.lost
+        pinned = after.mean, after.covariance
+        return pin_kernels.movement(before, state, tick.did, pinned, self.geometry, tight, tick.heard, tick.jumped)
 
     def told_poses(
         self, state: NavigationState, headings: Vector, middle: Vector, heading_stddev_rad: float, stddev_m: float
@@ -463,72 +351,9 @@ class JointedNavigation:
 
     def first_middle(self, mean: Vector, rates: Vector) -> tuple[Vector, Vector]:
         """Position and velocity (2,) of the middle of the first link, m and m/s, in a state's mean and rates."""
-        chain = self.chain
-        turned = _turned(mean[parts.HEADING], -(self.places[0] + mean[parts.PLACE_X : parts.PLACE_X + 2]))
-        return mean[chain + 2 : chain + 4] + turned, mean[chain : chain + 2] + rates[0] * _across(turned)
-
-    def _still(self, mean: Vector, did: kernels.Did) -> tuple[Vector, Matrix, Vector]:
-        """Rest: no gyro turns, no IMU moves."""
-        count, links, lasted = self.count, np.arange(self.count), np.maximum(did.lasted_s, 1e-6)
-        by = np.zeros((count + len(self._moving), len(mean)))
-        by[links, parts.LINK * links + parts.GYRO_BIAS] = -(1.0 - mean[parts.LINK * links + parts.GYRO_SCALE])
-        by[np.arange(count, len(by)), self._moving] = 1.0
-        still = np.full(len(self._moving), STILL_STDDEV_M_S**2)
-        noise = np.concatenate([self._noise[kernels.GYRO_NOISE] / lasted, still])
-        return np.concatenate([-did.moved[:, 0] / lasted, -mean[self._moving]]), by, noise
-
-
-def _turned(angle: float, vector: NDArray[np.float64]) -> Vector:
-    c, s = np.cos(angle), np.sin(angle)
-    return np.array([c * vector[0] - s * vector[1], s * vector[0] + c * vector[1]])
+        return pin_kernels.first_middle(mean, rates, self.geometry)
 
 
 def _across(vector: NDArray[np.float64]) -> Vector:
     """Turned by a right angle."""
     return np.array([-vector[1], vector[0]])
-
-
-def errors_of(covariance: Matrix, tight: NDArray[np.bool_]) -> Matrix:
-    """(2, 2) of the errors of the velocity of the first link that is, but for what a turn of all (N,) that are does."""
-    headings, velocity = parts.LINK * np.flatnonzero(tight) + parts.HEADING, of_first_tight(tight)[:2]
-    spread = velocity @ covariance
-    turn = float(covariance[np.ix_(headings, headings)].mean())
-    by_turn = spread[:, headings].mean(axis=1)
-    errors: Matrix = spread @ velocity.T - np.outer(by_turn, by_turn) / max(turn, 1e-12)
-    return errors
-
-
-def of_first_tight(tight: NDArray[np.bool_]) -> Matrix:
-    """(4, n) of velocity and position of the IMU of the first tight link: those of the chain, less the joints between.
-
-    A loose link's own are of no use, and where it hangs on, in the mean, is where the pins say.
-    """
-    count, first = len(tight), int(np.argmax(tight))
-    chain = parts.chain_part(count)
-    out = np.zeros((4, chain + parts.CHAIN))
-    out[np.arange(4), chain + np.arange(4)] = 1.0
-    for joint in range(first):
-        out[np.arange(4), parts.LINK * count + parts.JOINT * joint + np.arange(4)] = -1.0
-    return out
-
-
-def told_of(before: Matrix, after: Matrix, change: Vector) -> tuple[Vector, Matrix, Vector]:
-    """The measurement that moves zero to `change`, and makes `after` of the covariance `before`.
-
-    Along the axes in which both covariances are diagonal, the first all ones, the second's entries m are 1 / (1 + 1/r)
-    for a measurement with the variance r, whose value is the change by its gain, 1 - m.
-    """
-    deviations = np.sqrt(np.maximum(np.diag(before), 1e-20))
-    whitener = np.linalg.inv(np.linalg.cholesky(before / np.outer(deviations, deviations) + 1e-12 * np.eye(2)))
-    whitener = whitener / deviations
-    left, axes = np.linalg.eigh(whitener @ after @ whitener.T)
-    left = np.maximum(left, 1e-9)
-    seen = left < 1.0 - NOTHING
-    by, gain = axes.T[seen] @ whitener, 1.0 - left[seen]
-    return by @ change / gain, by, left[seen] / gain
-
-
-def _positive(matrix: Matrix) -> NDArray[np.float64]:
-    values, axes = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    positive: NDArray[np.float64] = (axes * np.maximum(values, 0.0)) @ axes.T
-    return positive

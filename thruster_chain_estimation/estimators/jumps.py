@@ -22,7 +22,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import Matrix, Vector
-from onboard_estimation.filtering.moments import Seen
+from onboard_estimation.filtering.moments import Seen, spread_by
+from thruster_chain_estimation.estimators.inertial_kernels import unobservable
 from thruster_chain_estimation.model import inertial_layout as parts
 
 BIASES = (parts.GYRO_BIAS, parts.BIAS_X, parts.BIAS_Y)
@@ -71,40 +72,84 @@ class Jumps(NamedTuple):
         effect[places, np.arange(groups)[:, None], np.arange(each)] = 1.0
         return cls(effect, np.zeros((groups, each, each)), np.zeros((groups, each)))
 
-    def after(self, transition: Matrix) -> Jumps:
-        """A transition, as `inertial_kernels.transform` takes it, later."""
-        return self._replace(effect=_carried(self.effect, transition))
 
-    def turned(self, directions: Matrix, means: Matrix) -> Jumps:
-        """After a transition I + directions^T means, both (k, n)."""
-        return self._replace(effect=self.effect + np.tensordot(directions.T, np.tensordot(means, self.effect, 1), 1))
-
-    def corrected(self, by: Corrected, used: bool = True) -> Jumps:
-        """After the belief was corrected, or, where that was not `used`, what would have corrected it was seen."""
-        whitener = np.sqrt(by.share) * by.seen.whitener
-        expected = np.tensordot(whitener @ by.slopes, self.effect, 1)
-        effect = self.effect - np.tensordot((whitener @ by.seen.spread).T, expected, 1) if used else self.effect
-        information = self.information + np.einsum("mki,mkj->kij", expected, expected)
-        score = self.score + np.tensordot(whitener @ by.seen.value, expected, 1)
-        return Jumps(effect, information, score, self.age + 1)
-
-    def evidence(self, variances: Matrix) -> Vector:
-        """(G,) log of the likelihood ratio of a jump of each group, with variances (G, J) beforehand, to none."""
-        deviations = np.sqrt(variances)
-        information = np.eye(variances.shape[1]) + deviations[:, :, None] * self.information * deviations[:, None, :]
-        score = deviations * self.score
-        sizes = np.linalg.solve(information, score[:, :, None])[:, :, 0]
-        return np.asarray(0.5 * (score * sizes).sum(axis=1) - 0.5 * np.linalg.slogdet(information)[1])
+@njit(cache=True)
+def carried(jumps: Jumps, transition: Matrix) -> Jumps:
+    """A transition, as `inertial_kernels.transform` takes it, later."""
+    before = jumps.effect.reshape(len(jumps.effect), -1)
+    effect = before.copy()
+    for e in range(len(transition)):
+        target, source, entry = effect[int(transition[e, 0])], before[int(transition[e, 1])], transition[e, 2]
+        for k in range(len(source)):
+            target[k] += entry * source[k]
+    return Jumps(effect.reshape(jumps.effect.shape), jumps.information, jumps.score, jumps.age)
 
 
 @njit(cache=True)
-def _carried(effect: NDArray[np.float64], transition: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Over a transition I + entries, (E, 3) rows of row, column and entry."""
-    result = effect.copy()
-    for e in range(transition.shape[0]):
-        row, column, entry = int(transition[e, 0]), int(transition[e, 1]), transition[e, 2]
-        result[row] += entry * effect[column]
-    return result
+def seen_past(
+    onsets: Onsets, transition: Matrix, by: Corrected, over: tuple[Vector, Vector], tight: NDArray[np.bool_], used: bool
+) -> Onsets:
+    """After a tick whose pins showed something; `over`: what the covariance was carried over by before and after."""
+    return _past(onsets[0], transition, by, over, tight, used), _past(onsets[1], transition, by, over, tight, used)
+
+
+@njit(cache=True)
+def _past(
+    jumps: Jumps, transition: Matrix, by: Corrected, over: tuple[Vector, Vector], tight: NDArray[np.bool_], used: bool
+) -> Jumps:
+    jumps = carried(jumps, transition)
+    if not used:
+        return corrected(jumps, by, False)
+    directions, means = unobservable(over[0], tight)
+    jumps = corrected(turned(jumps, directions, means), by, True)
+    directions, means = unobservable(over[1], tight)
+    return turned(jumps, directions, means)
+
+
+@njit(cache=True)
+def turned(jumps: Jumps, directions: Matrix, means: Matrix) -> Jumps:
+    """After a transition I + directions^T means, both (k, n)."""
+    flat = jumps.effect.reshape(len(jumps.effect), -1)
+    effect = flat + directions.T @ spread_by(means, flat)
+    return Jumps(effect.reshape(jumps.effect.shape), jumps.information, jumps.score, jumps.age)
+
+
+@njit(cache=True)
+def corrected(jumps: Jumps, by: Corrected, used: bool = True) -> Jumps:
+    """After the belief was corrected, or, where that was not `used`, what would have corrected it was seen."""
+    n, groups, each = jumps.effect.shape
+    flat, whitener = jumps.effect.reshape(n, groups * each), np.sqrt(by.share) * by.seen.whitener
+    expected = whitener @ spread_by(by.slopes, flat)
+    if used:
+        flat = flat - (whitener @ by.seen.spread).T @ expected
+    score = jumps.score + (whitener @ by.seen.value @ expected).reshape(groups, each)
+    information = jumps.information.copy()
+    for group in range(groups):
+        own = np.ascontiguousarray(expected[:, group * each : (group + 1) * each])
+        information[group] += own.T @ own
+    return Jumps(flat.reshape(n, groups, each), information, score, jumps.age + 1)
+
+
+@njit(cache=True)
+def evidence(jumps: Jumps, variances: Matrix) -> Vector:
+    """(G,) log of the likelihood ratio of a jump of each group, with variances (G, J) beforehand, to none."""
+    groups, each = jumps.score.shape
+    found = np.zeros(groups)
+    for group in range(groups):
+        deviations = np.sqrt(variances[group])
+        information = np.eye(each) + np.outer(deviations, deviations) * jumps.information[group]
+        score = deviations * jumps.score[group]
+        for i in range(each):  # information = L D L^T
+            found[group] += 0.5 * score[i] ** 2 / information[i, i] - 0.5 * np.log(information[i, i])
+            for k in range(i + 1, each):
+                factor = information[k, i] / information[i, i]
+                score[k] -= factor * score[i]
+                information[k] -= factor * information[i]
+    return found
+
+
+Onsets = tuple[Jumps, Jumps]
+"""Jumps of every bias, those of `BIASES` of each link in turn, at an onset each of `RESTART`."""
 
 
 class BiasJump(NamedTuple):
@@ -122,13 +167,10 @@ class BiasJump(NamedTuple):
     size: float
 
 
-Onsets = tuple[Jumps, ...]
-"""Jumps of every bias, those of `BIASES` of each link in turn, at an onset each of `RESTART`."""
-
-
 def no_bias_jumped(size: int, count: int) -> Onsets:
     """From now on, for a state of that size and a chain of `count` links."""
-    return (Jumps.of(_places(count)[:, None], size),) * len(RESTART)
+    fresh = Jumps.of(_places(count)[:, None], size)
+    return fresh, fresh
 
 
 def _places(count: int) -> NDArray[np.intp]:
@@ -139,7 +181,7 @@ def judged(onsets: Onsets, mean: Vector, covariance: Matrix) -> tuple[BiasJump |
     """What bias has jumped, if any has; mean (n,) and covariance (n, n) as they are then."""
     count = len(onsets[0].score) // len(BIASES)
     variances = np.tile(JUMP**2, count)
-    odds = np.concatenate([one.evidence(variances[:, None]) for one in onsets])
+    odds = np.concatenate((evidence(onsets[0], variances[:, None]), evidence(onsets[1], variances[:, None])))
     if odds.max() < EVIDENCE:
         return None, mean, covariance
     weights = np.exp(odds - odds.max())
@@ -162,4 +204,5 @@ def begun_anew(onsets: Onsets) -> Onsets:
     if all(one.age < restart for one, restart in zip(onsets, RESTART, strict=True)):
         return onsets
     anew = no_bias_jumped(len(onsets[0].effect), len(onsets[0].score) // len(BIASES))
-    return tuple(one if one.age < restart else now for one, restart, now in zip(onsets, RESTART, anew, strict=True))
+    (soon, late), (now, _) = onsets, anew
+    return soon if soon.age < RESTART[0] else now, late if late.age < RESTART[1] else now

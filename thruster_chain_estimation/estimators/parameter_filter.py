@@ -24,13 +24,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.filtering.gating import gate_threshold
 from onboard_estimation.filtering.moments import Moments, Seen, corrected, correction, part, put, see
+from thruster_chain_estimation.estimators import jumps as evidence_of
 from thruster_chain_estimation.estimators.inertial_kernels import transform
-from thruster_chain_estimation.estimators.jointed_navigation import TICK_S, Moved, NavigationErrors
+from thruster_chain_estimation.estimators.jointed_navigation import TICK_S
 from thruster_chain_estimation.estimators.jumps import Corrected, Jumps
+from thruster_chain_estimation.estimators.pin_kernels import Moved, NavigationErrors
 from thruster_chain_estimation.model import parameter_layout as layout
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 from thruster_chain_estimation.model.inertial_layout import clock_stddev_s
@@ -84,7 +87,7 @@ class ParameterState(NamedTuple):
     thrust, bristles
         (N, 6), (N - 1,) of `response_kernels`.
     commands
-        Stamps (s) and thrusts (N,) in order: the one in force, and later ones.
+        (C, 1 + N) stamps (s) and thrusts in order: the one in force, and later ones.
     reference
         (N + 1,) logs of time constants, and delay, that `thrust` is made with.
     window
@@ -105,7 +108,7 @@ class ParameterState(NamedTuple):
     age: int
     thrust: Matrix
     bristles: Vector
-    commands: tuple[tuple[float, Vector], ...]
+    commands: Matrix
     reference: Vector
     jumps: Jumps
     window: tuple[tuple[Moved, Matrix, Vector], ...] = ()
@@ -139,13 +142,9 @@ class ParameterPassage(NamedTuple):
     begun_anew: bool = False
 
 
-def weighed(state: ParameterState) -> Moments:
-    """Mean and covariance of both beliefs, weighed by the odds of a load: unsure as soon as there is reason to be."""
-    share = 1.0 / (1.0 + np.exp(min(UNLIKELY - state.evidence, 500.0)))
-    belief, challenger = state.belief, state.challenger
-    apart = challenger.mean - belief.mean
-    covariance = (1.0 - share) * belief.covariance + share * challenger.covariance
-    return Moments(belief.mean + share * apart, covariance + share * (1.0 - share) * np.outer(apart, apart))
+def share_of_challenger(state: ParameterState) -> float:
+    """By the odds of a load."""
+    return float(1.0 / (1.0 + np.exp(min(UNLIKELY - state.evidence, 500.0))))
 
 
 class ParameterFilter:
@@ -189,55 +188,38 @@ class ParameterFilter:
     def start(self) -> ParameterState:
         """Before the first command, at rest."""
         reference = np.append(self.prior.mean[self._lags], self.prior.mean[self.chain + layout.DELAY])
-        thrust, bristles, none = np.zeros((self.count, 6)), np.zeros(self.count - 1), (-np.inf, np.zeros(self.count))
+        thrust, bristles, none = np.zeros((self.count, 6)), np.zeros(self.count - 1), np.zeros((1, 1 + self.count))
+        none[0, 0] = -np.inf
         challenger, jumps = self._freed(self.prior, 0), Jumps.of(self._inertial, len(self.prior.mean))
-        return ParameterState(self.prior, challenger, 0.0, 0, thrust, bristles, (none,), reference, jumps)
+        return ParameterState(self.prior, challenger, 0.0, 0, thrust, bristles, none, reference, jumps)
 
     def commanded(self, state: ParameterState, stamp_s: float, thrusts: Vector) -> ParameterState:
         """Other thrusts (N,) are asked for, from a stamp on."""
-        return state._replace(commands=(*state.commands, (stamp_s, np.clip(thrusts, -self.limit_n, self.limit_n))))
+        clipped = np.concatenate(([stamp_s], np.minimum(np.maximum(thrusts, -self.limit_n), self.limit_n)))
+        return state._replace(commands=np.vstack((state.commands, clipped)))
 
     def ticked(
         self, state: ParameterState, tick_s: float, moved: Moved, at_rest: bool
     ) -> tuple[ParameterState, ParameterPassage]:
         """Go on over a tick that ends there; once the window is full, `learned` makes a measurement of it."""
-        thrust, middle, commands = self._thrust(state, tick_s, moved.lasted_s)
-        turned = moved.lasted_s * np.diff(moved.rates)
-        bristles = state.bristles + turned - np.abs(turned) * state.bristles / layout.BRISTLE_RAD
-        bristles = np.clip(bristles, -layout.BRISTLE_RAD, layout.BRISTLE_RAD)
+        begin, lag_s = tick_s - moved.lasted_s, self._lag_s * np.exp(state.reference[:-1])
+        thrust, middle, over = drive(state.thrust, state.commands, lag_s, state.reference[-1], begin, tick_s)
+        belief, challenger, jumps, (ours, other), transition, bristles = passed(
+            state.belief, state.challenger, state.jumps, moved, state.bristles, self.count
+        )
         # Air off, or a link that is not heard: nothing to learn from.
         window = () if at_rest or not moved.heard else (*state.window, (moved, middle, bristles))
-        errors, (transition, noise) = moved.errors, self._passing(moved.lasted_s, moved.errors)
-        rows, columns = transition[:, :2].astype(np.intp).T
-        velocity = slice(self.chain + layout.VELOCITY_X, self.chain + layout.VELOCITY_Y + 1)
-        beliefs, told = [], []
-        for belief in (state.belief, state.challenger):
-            mean, covariance = belief.mean.copy(), belief.covariance.copy()
-            mean[rows] += transition[:, 2] * belief.mean[columns]
-            transform(covariance, transition)
-            covariance += noise
-            if len(errors.told):
-                by = np.zeros((len(errors.told), len(mean)))
-                by[:, velocity] = errors.by
-                seen = see(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
-                change, covariance = correction(covariance, seen)
-                mean = mean + change
-                told.append(Corrected(by, seen))
-            mean[velocity.start : velocity.start + len(errors.change)] -= errors.change
-            beliefs.append(Moments(mean, covariance))
-        jumps = state.jumps.after(transition)
-        for one in told[:1]:
-            jumps = jumps.corrected(one)
         after = state._replace(
             thrust=thrust,
             bristles=bristles,
-            commands=commands,
-            belief=beliefs[0],
-            challenger=beliefs[1],
+            commands=state.commands[over:],
+            belief=belief,
+            challenger=challenger,
             jumps=jumps,
             window=window,
         )
-        return after, ParameterPassage(transition, tuple(told[:1]), tuple(told[1:]))
+        told = len(moved.errors.told) > 0
+        return after, ParameterPassage(transition, (ours,) * told, (other,) * told)
 
     def learned(self, state: ParameterState, passage: ParameterPassage) -> tuple[ParameterState, ParameterPassage]:
         """Both beliefs corrected by the window as a measurement, and their `passage` over its last tick."""
@@ -245,30 +227,26 @@ class ParameterFilter:
         measured = np.mean([np.concatenate([one.force, one.angular]) for one, _, _ in state.window], axis=0)
         headings, rates, velocities, thrust, bristles = (np.stack(one) for one in zip(*rows, strict=True))
         given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
-        size, n = self.count + 2, len(state.belief.mean)
-        stopped = np.flatnonzero((np.abs(np.diff(headings, axis=1)) > self._stop_rad).any(axis=0))
-        beliefs, found, likelihoods = [], [], []
-        for before in (state.belief, state.challenger):
-            predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
-            expect(before.mean, given, self._steps, predicted, jacobian, disturbed)
-            noise = state.scale * (disturbed * self._disturbance) @ disturbed.T
-            noise[np.diag_indices(size)] += self._noise
-            passed = disturbed[:, stopped + 1] - disturbed[:, stopped]
-            noise += self._stop_torque**2 * passed @ passed.T
-            seen = see(before.covariance, measured - predicted, jacobian, noise)
-            # A blow is taken as if it were as likely as the cap, and what a push explains tells little of the rest.
-            share = min(1.0, self._cap / seen.nis, self._stillness(state.push))
-            change, covariance = correction(before.covariance, seen, share)
-            beliefs.append(Moments(before.mean + change, covariance))
-            found.append(Corrected(jacobian, seen, share))
-            likelihoods.append(self._likelihood(seen))
-            if before is state.belief:
-                push, likelihood = self._pushed(state.push, seen, disturbed, headings[WINDOW // 2])
-                pushed = max(0.0, state.pushed + likelihood - likelihoods[0])
+        passing = np.zeros(self.count - 1)
+        passing[(np.abs(np.diff(headings, axis=1)) > self._stop_rad).any(axis=0)] = self._stop_torque**2
+        noise = Noise(state.scale * self._disturbance, self._noise, passing)
+        # What a push explains tells little of the rest.
+        still = 1.0 if state.push is None else min(1.0, STILL**2 / max(size_of(state.push), STILL) ** 2)
+        beliefs, found, likelihoods, disturbed = zip(
+            *(
+                confronted(one, given, self._steps, measured, noise, still, self._cap)
+                for one in (state.belief, state.challenger)
+            ),
+            strict=True,
+        )
+        largest = (PUSH * self.limit_n) ** 2
+        push = state.push or Moments(np.zeros(2 * self.count), largest * np.eye(2 * self.count))
+        push, likelihood = pushed_on(push, found[0].seen, disturbed[0], headings[WINDOW // 2], largest, self._cap)
+        pushed = max(0.0, state.pushed + likelihood - likelihoods[0])
         (belief, challenger), (ours, other) = beliefs, found
         evidence, age = state.evidence + likelihoods[1] - likelihoods[0], state.age + 1
-        jumps = state.jumps.corrected(ours)
-        explained = jumps.evidence(self._free)
+        jumps = evidence_of.corrected(state.jumps, ours, True)
+        explained = evidence_of.evidence(jumps, self._free)
         best, over = int(explained.argmax()), age >= (RESTART if evidence < PROMISING else LONGEST)
         another = best != state.freed and explained[best] > PROMISING > evidence
         taken_over, freed = evidence - pushed > EVIDENCE, state.freed
@@ -278,7 +256,7 @@ class ParameterFilter:
         if taken_over or begun_anew:
             challenger, evidence, age, freed = self._freed(belief, best), 0.0, 0, best
         if taken_over or over:
-            jumps = Jumps.of(self._inertial, n)
+            jumps = Jumps.of(self._inertial, len(belief.mean))
         scale, past = _adapted(state.scale, state.past, ours.seen.whitened)
         reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
         after = ParameterState(
@@ -301,33 +279,6 @@ class ParameterFilter:
         )
         corrections = (*passage.belief, ours), (*passage.challenger, other)
         return after, ParameterPassage(passage.transition, *corrections, taken_over, begun_anew)
-
-    def _likelihood(self, seen: Seen) -> float:
-        """Log of it, but for a constant; a blow counts as if it were as likely as the cap."""
-        return -0.5 * min(seen.nis, self._cap) - float(np.log(np.diag(seen.root)).sum())
-
-    def _pushed(self, push: Moments | None, seen: Seen, disturbed: Matrix, headings: Vector) -> tuple[Moments, float]:
-        """Forces on the links in the room, given a window of what the belief did not expect, and their likelihood.
-
-        They are a first-order Gauss-Markov process.
-        """
-        n, largest, stays = self.count, (PUSH * self.limit_n) ** 2, np.exp(-WINDOW * TICK_S / PUSH_S)
-        if push is None:
-            push = Moments(np.zeros(2 * n), largest * np.eye(2 * n))
-        c, s, along, across = np.cos(headings), np.sin(headings), disturbed[:, n::2], disturbed[:, n + 1 :: 2]
-        by = np.hstack([along * c - across * s, along * s + across * c])
-        covariance = stays**2 * push.covariance + (1.0 - stays**2) * largest * np.eye(2 * n)
-        mean = stays * push.mean
-        pushed = see(covariance, seen.value - by @ mean, by, seen.root @ seen.root.T)
-        change, covariance = correction(covariance, pushed, min(1.0, self._cap / pushed.nis))
-        return Moments(mean + change, covariance), self._likelihood(pushed)
-
-    def _stillness(self, push: Moments | None) -> float:
-        """Share that a window tells where a lasting force acts on the links as well, larger than by chance."""
-        if push is None:
-            return 1.0
-        size = float(push.mean @ np.linalg.solve(push.covariance, push.mean)) / len(push.mean)
-        return min(1.0, (STILL / size) ** 2) if size > 0.0 else 1.0
 
     def after_gap(self, state: ParameterState, velocity_stddev_m_s: float, position_stddev_m: float) -> ParameterState:
         """Nothing was heard for long: thrust has died away, and the navigation has lost its velocity and place."""
@@ -353,49 +304,154 @@ class ParameterFilter:
         value, noise = -state.belief.mean[places], stddev_m_s**2 * np.eye(2)
         return state._replace(belief=corrected(state.belief, value, observation, noise))
 
-    def _thrust(
-        self, state: ParameterState, tick_s: float, lasted_s: float
-    ) -> tuple[Matrix, Matrix, tuple[tuple[float, Vector], ...]]:
-        """Thrusters at the end of the tick and in its middle, and the commands that are still of use."""
-        thrust, commands = state.thrust.copy(), list(state.commands)
-        lag_s, delay_s = self._lag_s * np.exp(state.reference[:-1]), state.reference[-1]
-        at, seen = tick_s - lasted_s, thrust
-        for end in (middle := tick_s - 0.5 * lasted_s, tick_s):
-            while at < end:
-                while len(commands) > 1 and commands[1][0] + delay_s <= at + 1e-9:
-                    commands.pop(0)
-                until = end if len(commands) < 2 else min(end, commands[1][0] + delay_s)
-                advance_thrust(thrust, commands[0][1], lag_s, until - at)
-                at = until
-            if end == middle:
-                seen = thrust.copy()
-        return thrust, seen, tuple(commands)
-
-    def _passing(self, step_s: float, errors: NavigationErrors) -> tuple[Matrix, Matrix]:
-        """Transition of a tick as `inertial_kernels.transform` takes it, and its noise (n, n).
-
-        Errors of the navigation go their way, as far as it knows itself; the air calms down and is stirred up again;
-        everything else stays, but that batteries shift and water is shed: half a percent in a second's root.
-        """
-        pairs, calmer = np.arange(2), np.exp(-step_s / layout.AIR_TIME_S)
-        velocity, position, air = (
-            self.chain + first + pairs for first in (layout.VELOCITY_X, layout.POSITION_X, layout.AIR_X)
-        )
-        shifted = layout.LINK * np.arange(self.count)
-        entries = np.repeat([step_s, calmer - 1.0], 2)
-        transition = np.column_stack([np.append(position, air), np.append(velocity, air), entries])
-        noise = np.zeros((len(self._steps),) * 2)
-        for inertial in (shifted + layout.LOG_MASS, shifted + layout.LOG_INERTIA):
-            noise[inertial, inertial] = SLOWLY**2 * step_s
-        noise[np.ix_(velocity, velocity)] = errors.drift
-        noise[air, air] = (1.0 - calmer**2) * layout.AIR_M_S**2
-        return transition, noise
-
     def _freed(self, belief: Moments, link: int) -> Moments:
         """The belief, but that a link's masses may have changed."""
         covariance, places = belief.covariance.copy(), self._inertial[link]
         covariance[places, places] += self._free[link]
         return Moments(belief.mean, covariance)
+
+
+@njit(cache=True)
+def drive(
+    thrust: Matrix, commands: Matrix, lag_s: Vector, delay_s: float, begin_s: float, end_s: float
+) -> tuple[Matrix, Matrix, int]:
+    """Thrusters (N, 6) at the end of a tick and in its middle, and how many commands are over by then."""
+    thrust, at, over, middle_s = thrust.copy(), begin_s, 0, 0.5 * (begin_s + end_s)
+    seen = thrust
+    for end in (middle_s, end_s):
+        while at < end:
+            while over + 1 < len(commands) and commands[over + 1, 0] + delay_s <= at + 1e-9:
+                over += 1
+            until = end if over + 1 >= len(commands) else min(end, commands[over + 1, 0] + delay_s)
+            advance_thrust(thrust, commands[over, 1:], lag_s, until - at)
+            at = until
+        if end == middle_s:
+            seen = thrust.copy()
+    return thrust, seen, over
+
+
+@njit(cache=True)
+def passed(
+    belief: Moments, challenger: Moments, jumps: Jumps, moved: Moved, bristles: Vector, count: int
+) -> tuple[Moments, Moments, Jumps, tuple[Corrected, Corrected], Matrix, Vector]:
+    """Both beliefs and jumps a tick on, what that told of each, the transition of their errors, and bristles (N - 1,).
+
+    Errors of the navigation go their way, as far as it knows itself; the air calms down and is stirred up again;
+    everything else stays, but that batteries shift and water is shed: half a percent in a second's root.
+    """
+    turned = moved.lasted_s * np.diff(moved.rates)
+    bristles = bristles + turned - np.abs(turned) * bristles / layout.BRISTLE_RAD
+    bristles = np.minimum(np.maximum(bristles, -layout.BRISTLE_RAD), layout.BRISTLE_RAD)
+    chain, calmer = layout.chain_part(count), np.exp(-moved.lasted_s / layout.AIR_TIME_S)
+    transition = np.empty((4, 3))
+    for axis in range(2):
+        for row, to, of, entry in (
+            (axis, layout.POSITION_X, layout.VELOCITY_X, moved.lasted_s),
+            (axis + 2, layout.AIR_X, layout.AIR_X, calmer - 1.0),
+        ):
+            transition[row, 0], transition[row, 1], transition[row, 2] = chain + to + axis, chain + of + axis, entry
+    belief, ours = _carried(belief, transition, moved.lasted_s, moved.errors, count)
+    challenger, other = _carried(challenger, transition, moved.lasted_s, moved.errors, count)
+    jumps = evidence_of.carried(jumps, transition)
+    if len(moved.errors.told):
+        jumps = evidence_of.corrected(jumps, ours, True)
+    return belief, challenger, jumps, (ours, other), transition, bristles
+
+
+@njit(cache=True)
+def _carried(
+    belief: Moments, transition: Matrix, step_s: float, errors: NavigationErrors, count: int
+) -> tuple[Moments, Corrected]:
+    """A belief, and what it was told."""
+    mean, covariance, n = belief.mean.copy(), belief.covariance.copy(), len(belief.mean)
+    for e in range(len(transition)):
+        mean[int(transition[e, 0])] += transition[e, 2] * belief.mean[int(transition[e, 1])]
+    transform(covariance, transition)
+    for link in range(count):
+        for at in (layout.LINK * link + layout.LOG_MASS, layout.LINK * link + layout.LOG_INERTIA):
+            covariance[at, at] += SLOWLY**2 * step_s
+    chain, calmer = layout.chain_part(count), np.exp(-step_s / layout.AIR_TIME_S)
+    first = chain + layout.VELOCITY_X
+    covariance[first : first + 2, first : first + 2] += errors.drift
+    for at in (chain + layout.AIR_X, chain + layout.AIR_Y):
+        covariance[at, at] += (1.0 - calmer**2) * layout.AIR_M_S**2
+    by = np.zeros((len(errors.told), n))
+    by[:, first : first + 2] = errors.by
+    seen = Seen(errors.told, np.zeros((0, 0)), by, np.zeros((0, 0)), errors.told)
+    if len(errors.told):
+        seen = see(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
+        change, covariance = correction(covariance, seen)
+        mean += change
+    mean[first : first + 4] -= errors.change
+    return Moments(mean, covariance), Corrected(by, seen, 1.0)
+
+
+class Noise(NamedTuple):
+    """Variances: of the disturbance (3N,), of what is measured (N + 2,), of torques at joints' end stops (N - 1,)."""
+
+    disturbance: Vector
+    measured: Vector
+    stopped: Vector
+
+
+@njit(cache=True)
+def confronted(
+    before: Moments, given: Given, steps: Vector, measured: Vector, noise: Noise, still: float, cap: float
+) -> tuple[Moments, Corrected, float, Matrix]:
+    """A belief corrected by a window, with at most a share `still`; the window's likelihood, and how it is disturbed.
+
+    A blow is taken as if it were as likely as the cap.
+    """
+    size, n = len(measured), len(before.mean)
+    predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, len(noise.disturbance)))
+    expect(before.mean, given, steps, predicted, jacobian, disturbed)
+    spread = (disturbed * noise.disturbance) @ disturbed.T + np.diag(noise.measured)
+    for joint in np.flatnonzero(noise.stopped):
+        passed_on = disturbed[:, joint + 1] - disturbed[:, joint]
+        spread += noise.stopped[joint] * np.outer(passed_on, passed_on)
+    seen = see(before.covariance, measured - predicted, jacobian, spread)
+    share = min(1.0, cap / _nis(seen), still)
+    change, covariance = correction(before.covariance, seen, share)
+    after = Moments(before.mean + change, covariance)
+    return after, Corrected(jacobian, seen, share), _likelihood(seen, cap), disturbed
+
+
+@njit(cache=True)
+def _nis(seen: Seen) -> float:
+    return float(seen.whitened @ seen.whitened)
+
+
+@njit(cache=True)
+def _likelihood(seen: Seen, cap: float) -> float:
+    """Log of it, but for a constant; a blow counts as if it were as likely as the cap."""
+    return -0.5 * min(_nis(seen), cap) - float(np.log(np.diag(seen.root)).sum())
+
+
+@njit(cache=True)
+def pushed_on(
+    push: Moments, seen: Seen, disturbed: Matrix, headings: Vector, largest: float, cap: float
+) -> tuple[Moments, float]:
+    """Forces on the links in the room, given a window of what the belief did not expect, and their likelihood.
+
+    They are a first-order Gauss-Markov process with the variance `largest`.
+    """
+    n, stays = len(headings), np.exp(-WINDOW * TICK_S / PUSH_S)
+    by = np.empty((len(disturbed), 2 * n))
+    for link in range(n):
+        c, s, along, across = np.cos(headings[link]), np.sin(headings[link]), n + 2 * link, n + 2 * link + 1
+        by[:, link] = disturbed[:, along] * c - disturbed[:, across] * s
+        by[:, n + link] = disturbed[:, along] * s + disturbed[:, across] * c
+    covariance = stays**2 * push.covariance + (1.0 - stays**2) * largest * np.eye(2 * n)
+    mean = stays * push.mean
+    pushed = see(covariance, seen.value - by @ mean, by, seen.root @ np.ascontiguousarray(seen.root.T))
+    change, covariance = correction(covariance, pushed, min(1.0, cap / _nis(pushed)))
+    return Moments(mean + change, covariance), _likelihood(pushed, cap)
+
+
+@njit(cache=True)
+def size_of(push: Moments) -> float:
+    """Square of lasting forces on the links over their variance: larger than one by more than chance where they act."""
+    return float(push.mean @ np.linalg.solve(push.covariance, push.mean)) / len(push.mean)
 
 
 def _shifted(thrust: Matrix, change: Vector) -> Matrix:

@@ -28,29 +28,27 @@ from onboard_estimation.base.measurement import (
     Notice,
     Vector,
 )
-from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.sensor_trust import fault_news
 from thruster_chain_estimation.estimators import jointed_navigation as jointed
-from thruster_chain_estimation.estimators import parameter_filter
+from thruster_chain_estimation.estimators import parameter_filter, robust_publication
+from thruster_chain_estimation.estimators.inertial_kernels import Stood
 from thruster_chain_estimation.estimators.jumps import NAMES, UNITS, BiasJump
 from thruster_chain_estimation.estimators.loose_links import Closing
 from thruster_chain_estimation.estimators.repeated_readings import Repetitions
-from thruster_chain_estimation.model import inertial_layout, parameter_layout, space
+from thruster_chain_estimation.model import inertial_layout, space
 from thruster_chain_estimation.model.calibration import Calibration
 from thruster_chain_estimation.model.configuration import ThrusterChainConfiguration
 
 LONGEST_GAP_S = 5.0
-SLOW = 4.2e-5
+SLOW = 2e-5
 """Processor time by that of what is recorded, by the cube of the links: covariances have 16 N + 2 and 14 N + 8 rows.
-Measured of 100 links, 42; of 60 it is 11, of 30 it is 2.3 (one core of a server, 2026)."""
+Measured of 100 links, 20; of 30 it is 1.2 (one core of a server, 2026)."""
 SLOWEST = 30.0
 """At which ten seconds take five minutes."""
 UNSEEN_M_S = 0.5
 """Of each axis, at which a chain may go on meanwhile."""
 MOVING_N = 1e-6
-RATE_OF_REACH = 2.0
-"""rad/s at which an unknown part of the chain may turn."""
 SILENT = "is silent: the heading of its link grows uncertain, and is lost if that lasts"
 STUCK = "repeats one reading: it is stuck, and left out until its readings change"
 LOST = "leaves its link's heading lost until both sides of a pin feel a push: nothing is learned of masses meanwhile"
@@ -121,16 +119,22 @@ class RobustEstimator(Estimator[RobustState]):
         self.configuration = configuration
         self.space = space.published_space(configuration)
         chain = self._chain = configuration.chain
-        # Where masses and inertias are, one after the other.
-        self._told = slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
         self._unrepeated = (Repetitions(),) * chain.count
         self._delay_s = configuration.imu.delay_s
         self.navigation = jointed.JointedNavigation(configuration, imus)
         self.parameters = parameter_filter.ParameterFilter(configuration, parameters)
-        self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
-        self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
-        self._centre_m = space.BOUND_TO_STDDEV * configuration.tolerances.centre_of_mass_m
+        clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
+        self._design = robust_publication.Design(
+            self.navigation.geometry,
+            chain.masses,
+            chain.inertias,
+            clock,
+            clock / (clock + float(self.parameters.delay.covariance[0, 0])),
+            float(self.parameters.delay.mean[0]),
+            float(configuration.gyro_stddev_rad_s),
+            float(space.BOUND_TO_STDDEV * configuration.tolerances.centre_of_mass_m),
+        )
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""
@@ -207,11 +211,13 @@ class RobustEstimator(Estimator[RobustState]):
                 said.append(f"masses changed at about {at_s:.2f} s: they are learned anew")
             if tick.jump is not None:
                 said.append(self._jump_notice(tick.jump, at_s))
-        for link in sorted(set(_lost(before)) - set(_lost(state))):
-            said.append(
-                f"the heading of {self._chain.link_names[link]} is found again, by what both sides of a pin feel"
-            )
-        news = fault_news(self.sensor_faults(before), self.sensor_faults(state), measurement.stamp_ns)
+        news: tuple[Notice, ...] = ()
+        if (before.silent, before.stuck, _lost(before)) != (state.silent, state.stuck, _lost(state)):
+            for link in sorted(set(_lost(before)) - set(_lost(state))):
+                said.append(
+                    f"the heading of {self._chain.link_names[link]} is found again, by what both sides of a pin feel"
+                )
+            news = fault_news(self.sensor_faults(before), self.sensor_faults(state), measurement.stamp_ns)
         estimate = self.told(state, measurement.stamp_ns) if state.passed else None
         used = self._link_of[measurement.sensor] not in state.stuck
         return Step(state, estimate, innovation, (*map(Notice, said), *news), used)
@@ -237,90 +243,16 @@ class RobustEstimator(Estimator[RobustState]):
     def told(self, state: RobustState, stamp_ns: int) -> Estimate:
         """The estimate at a stamp, from a state that has come up to it."""
         assert state.start_ns is not None
-        now_s, navigation = (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND, state.navigation
-        chain, count, belief, rates = (
-            self._chain,
-            self._chain.count,
-            parameter_filter.weighed(state.parameters),
-            navigation.rates,
+        navigation, parameters = state.navigation, state.parameters
+        mean, covariance = robust_publication.publish(
+            (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND,
+            Stood(*navigation[:5]),
+            robust_publication.Links(navigation.blind, navigation.lost, state.pushed),
+            (parameters.belief, parameters.challenger),
+            parameter_filter.share_of_challenger(parameters),
+            self._design,
         )
-        late_s, surer = self._shared(navigation, belief)
-        headings, by = self.navigation.ahead(navigation, now_s + late_s)
-        links = np.arange(count)
-        logs = parameter_layout.LINK * links + np.array([[parameter_layout.LOG_MASS], [parameter_layout.LOG_INERTIA]])
-        scales = np.concatenate([chain.masses, chain.inertias]) * np.exp(belief.mean[logs.ravel()])
-        middle, velocity = self.navigation.first_middle(navigation.mean, rates)
-        off = belief.mean[self.parameters.chain + parameter_layout.VELOCITY_X :][:4]
-        middle, velocity = middle + off[2:], velocity + off[:2]
-        middle = middle + velocity * (now_s + late_s - navigation.tick_s)
-        pose, about = (chain.lengths, headings[None]), (scales[:count], np.zeros((1, 2)))
-        places = space.link_positions(*pose, *about)[0]
-        turning = space.link_velocities(*pose, rates[None], *about)[0, 0]
-        mean = np.concatenate([headings, rates, scales, middle - places[0], velocity - turning])
-        covariance = np.zeros((self.space.dimension, self.space.dimension))
-        place = self.space.tangent("headings")
-        covariance[place, place] = by @ navigation.covariance @ by.T - surer * np.outer(rates, rates)
-        place, biases = self.space.tangent("rates"), inertial_layout.LINK * links + inertial_layout.GYRO_BIAS
-        covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
-        unheard = np.where(navigation.blind, jointed.UNSEEN_RAD_S, self.configuration.gyro_stddev_rad_s)
-        covariance[place, place] += np.diag(unheard**2)
-        known = belief.covariance[np.ix_(logs.ravel(), logs.ravel())]
-        covariance[self._told, self._told] = known * np.outer(scales, scales)
-        self._put_odometry(covariance, navigation, belief, state.pushed)
-        self._put_centre(covariance, places, scales[:count])
-        return Estimate(stamp_ns, self.space.plus(mean, np.zeros(self.space.dimension)), covariance)
-
-    def _shared(self, navigation: jointed.NavigationState, belief: Moments) -> tuple[float, float]:
-        """How late all stamps of IMUs are, s, given the delay that thrust seems to have; how much less its variance.
-
-        Nothing, where the navigation was told the time by motion capture.
-        """
-        clocks = self.navigation.clocks
-        if float(navigation.covariance[np.ix_(clocks, clocks)].mean()) < 0.9 * self._shared_clock:
-            return 0.0, 0.0
-        delay, share = self.parameters.chain + parameter_layout.DELAY, self._clock_share
-        left = self._shared_clock * (1.0 - share) + share**2 * float(belief.covariance[delay, delay])
-        late_s = share * float(belief.mean[delay] - self.parameters.delay.mean[0])
-        return late_s, 0.9 * max(0.0, self._shared_clock - left)
-
-    def _put_odometry(
-        self, covariance: Matrix, navigation: jointed.NavigationState, belief: Moments, pushed: bool
-    ) -> None:
-        """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
-        headings, known = self.navigation.headings, navigation.covariance
-        chain, base = self.navigation.chain, self.parameters.chain
-        unsure = covariance[self.space.tangent("headings"), self.space.tangent("headings")]
-        # A lost heading leaves what hangs on it anywhere within its reach, not beyond.
-        shrunk = np.minimum(1.0, 1.0 / np.sqrt(np.maximum(np.diag(unsure), 1e-12)))
-        by = space.first_by_headings(self._chain.lengths, navigation.mean[headings], self._chain.masses)
-        reach = by @ (unsure * np.outer(shrunk, shrunk)) @ by.T
-        for name, ours, theirs in (
-            ("position", chain + 2, base + parameter_layout.POSITION_X),
-            ("velocity", chain, base + parameter_layout.VELOCITY_X),
-        ):
-            place = self.space.tangent(name)
-            covariance[place, place] = known[ours : ours + 2, ours : ours + 2]
-            if pushed:
-                covariance[place, place] = belief.covariance[theirs : theirs + 2, theirs : theirs + 2]
-                covariance[place, place] += 1e-4 * np.eye(2)
-                # Drag says nothing of a turn of the whole, by which the whole way is wrong.
-                together = headings[~navigation.lost]
-                turned = known[ours : ours + 2, together].mean(axis=1)
-                turn = float(known[np.ix_(together, together)].mean())
-                covariance[place, place] += np.outer(turned, turned) / max(turn, 1e-12)
-            covariance[place, place] += (1.0 if name == "position" else RATE_OF_REACH**2) * reach
-
-    def _put_centre(self, covariance: Matrix, links: Matrix, masses: Vector) -> None:
-        """Where the centre of mass is in the chain hangs on how heavy each link is, and on where in it.
-
-        From the links' middles (N, 2) about it.
-        """
-        by, place, heavy = links.T / masses.sum(), self.space.tangent("position"), self.space.tangent("masses")
-        known = by @ covariance[heavy, self._told]
-        covariance[place, place] += known[:, : len(masses)] @ by.T
-        covariance[place, place] += self._centre_m**2 * np.sum((masses / masses.sum()) ** 2) * np.eye(2)
-        covariance[place, self._told] += known
-        covariance[self._told, place] += known.T
+        return Estimate(stamp_ns, mean, covariance)
 
     def _restarted(self, state: RobustState, now_s: float) -> RobustState:
         """Headings anew after a gap that no integration bridges."""
@@ -369,4 +301,4 @@ class RobustEstimator(Estimator[RobustState]):
 
 
 def _lost(state: RobustState) -> list[int]:
-    return [int(link) for link in np.flatnonzero(state.navigation.lost)]
+    return np.flatnonzero(state.navigation.lost).tolist()
