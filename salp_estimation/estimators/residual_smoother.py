@@ -20,7 +20,8 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Block, E
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Later
 from salp_estimation.estimators import residual_gyro_kernels as kernels
-from salp_estimation.estimators.chain_estimator import Estimates, GivenPose, Readings
+from salp_estimation.estimators.chain_estimator import GivenPose
+from salp_estimation.estimators.gyro_kernels import Estimates, Readings
 from salp_estimation.estimators.residual_estimator import POSE, ResidualEstimator, ResidualState
 from salp_estimation.estimators.residual_filter_kernels import Linearised, expected_rates, gyro_slope
 from salp_estimation.estimators.residual_gyro_kernels import ROBOT_TIME_S
@@ -121,9 +122,8 @@ class ResidualSmoother(ResidualEstimator):
 
         The instant of an estimate is kept, unless there is one less than `APART_NS` before it.
         """
-        link, stamp_ns, before = int(readings.kinds[0]), int(readings.stamps_ns[0]), state
-        if link >= 0 and stamp_ns - int(state.gyros[link]["last_ns"]) >= self._settings.least_period_ns:
-            before = self.predicted(state, stamp_ns)
+        link, stamp_ns = int(readings.kinds[0]), int(readings.stamps_ns[0])
+        before = state if link < 0 else self.predicted(state, stamp_ns)
         after, count, found, told = super().taken(before, readings, alone)
         if not len(found.made_of):
             return after, count, found, told
@@ -147,7 +147,7 @@ class ResidualSmoother(ResidualEstimator):
         if last is not None and stamp_ns - last.stamp_ns < APART_NS:
             return state
         moments = now.state[public], now.covariance[public]
-        scales = kernels.less_sure(self._settings, now, kernels.unlikeness(now))
+        scales = kernels.less_sure(self.settings, now)
         return state._replace(history=Instant(state.history, stamp_ns, *moments, scales))
 
     def placed(self, state: ResidualState, stamp_ns: int, given: GivenPose) -> tuple[ResidualState, Innovation]:
