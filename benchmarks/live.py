@@ -89,11 +89,11 @@ def await_rest(process: subprocess.Popen[str]) -> None:
     raise RuntimeError(f"the node was not ready within {_START_S:g} s")
 
 
-def share_of(process: subprocess.Popen[str], seconds: float) -> float:
-    """Of a core, over so long."""
-    before_s, begin_s = cpu_s(process.pid), time.monotonic()
+def shares_of(processes: Sequence[subprocess.Popen[str]], seconds: float) -> list[float]:
+    """Of a core, over so long, of each."""
+    before_s, begin_s = [cpu_s(one.pid) for one in processes], time.monotonic()
     time.sleep(seconds)
-    return (cpu_s(process.pid) - before_s) / (time.monotonic() - begin_s)
+    return [(cpu_s(one.pid) - s) / (time.monotonic() - begin_s) for one, s in zip(processes, before_s, strict=True)]
 
 
 @contextmanager

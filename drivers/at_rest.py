@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import IMU, Matrix, Vector
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 LOW_G, HIGH_G = "imu/low_g", "imu/high_g"
 """Both sensors of a serial line, `drivers.serial_imu.frames`."""
 LEAST_READINGS = 100
-STILL_M_S2 = 1.5
+_STILL_M_S2 = 1.5
 _STILL_RAD_S = 0.05
 _LARGEST_OFFSET_M_S2 = 1.5
 _LARGEST_ZERO_RATE_DEG_S = 20.0
@@ -26,45 +25,11 @@ _LARGEST_ZERO_RATE_DEG_S = 20.0
 _LEAST_RATE = 0.7
 
 
-def lies_still(values: Matrix, still_m_s2: float = STILL_M_S2) -> bool:
+def lies_still(values: Matrix) -> bool:
     """Whether (K, 6) readings vary no more than noise; a part that the sensor has not (NaN) tells nothing."""
-    return not _motion(values, still_m_s2)
-
-
-def refuse_unless_still(name: str, values: Matrix, still_m_s2: float = STILL_M_S2) -> None:
-    """Say why nothing can be measured at rest.
-
-    Parameters
-    ----------
-    name
-        Of the sensor.
-    values
-        (K, 6) rates and specific forces.
-    still_m_s2
-        Standard deviation of its specific forces at rest, at most.
-
-    Raises
-    ------
-    UserError
-        They are too few, or the sensor moves.
-    """
-    if len(values) < LEAST_READINGS:
-        raise UserError(
-            f"{name}: {len(values)} readings in the last second, {LEAST_READINGS} are needed: is it wired, and powered?"
-        )
-    if told := _motion(values, still_m_s2):
-        raise UserError(
-            f"{name} moves: its readings vary by {' and '.join(told)}; let the robot lie still for a second, then ask "
-            "again"
-        )
-
-
-def _motion(values: Matrix, still_m_s2: float) -> list[str]:
-    """Rates, and specific forces, that vary by more than at rest."""
     spread = values.std(axis=0)
-    rate, force = float(spread[IMU.angular_velocity].max()), float(spread[IMU.linear_acceleration].max())
-    told = [f"{rate:.2f} rad/s, at rest by less than {_STILL_RAD_S}"] if rate > _STILL_RAD_S else []
-    return told + ([f"{force:.2f} m/s^2, at rest by less than {still_m_s2:g}"] if force > still_m_s2 else [])
+    rate, force = spread[IMU.angular_velocity].max(), spread[IMU.linear_acceleration].max()
+    return not (rate > _STILL_RAD_S or force > _STILL_M_S2)
 
 
 def rate_fault(name: str, count: int, seconds: float, expected_hz: float, remedy: str) -> str:
@@ -109,17 +74,11 @@ def written(force: Vector, digits: int = 2) -> str:
     return f"x {force[0]:.{digits}f}, y {force[1]:.{digits}f}, z {force[2]:.{digits}f} m/s^2"
 
 
-# Of both sensors at rest: whether they can be right when they have just started, and the offset between them.
-#
-# The H3LIS331DL's data sheet allows a zero offset of +-1 g on each axis, that of the MPU-6050 +-0.08 g: who goes from
-# one sensor to the other sees a step by the difference. It is measured and taken off the high-g one. In one attitude an
-# offset looks as axes would that are a quarter turn off; where that may be it is said.
+# Of both sensors at rest: whether they can be right when they have just started. The H3LIS331DL's data sheet allows a
+# zero offset of +-1 g on each axis, that of the MPU-6050 +-0.08 g.
 
 _LARGEST_HIGH_OFFSET_M_S2 = 15.0
 """Of the H3LIS331DL: half more than its data sheet's +-1 g."""
-_STILL_HIGH_M_S2 = 10.0
-"""Standard deviation at rest, at most: three times the data sheet's noise at 840 Hz, twice the hopper's."""
-_BATCHES = 25
 
 
 def faults(readings: Mapping[str, Matrix], seconds: float, told_hz: float) -> Iterator[str]:
@@ -152,51 +111,3 @@ def faults(readings: Mapping[str, Matrix], seconds: float, told_hz: float) -> It
         if apart > _LARGEST_HIGH_OFFSET_M_S2:
             found = f"at rest {HIGH_G} reads {written(other, 1)}, {apart:.1f} from {LOW_G}"
             yield f"{found}: other axes? set high_g_axes"
-
-
-def high_g_offset(low: Matrix, high: Matrix, taken_off_m_s2: Vector) -> tuple[Vector, Vector, str]:
-    """What the high-g sensor reads more than the low-g one, its standard deviation, both (3,), and a sentence on it.
-
-    Parameters
-    ----------
-    low, high
-        (K, 6) and (L, 6) readings of one second along the body's axes.
-    taken_off_m_s2
-        (3,) that was measured before, and is not in `high` any more.
-
-    Raises
-    ------
-    UserError
-        A sensor is missing, hangs or moves, or that is no offset of this one.
-    """
-    refuse_unless_still(LOW_G, low)
-    refuse_unless_still(HIGH_G, high, _STILL_HIGH_M_S2)
-    hangs = np.ptp(high[:, IMU.linear_acceleration], axis=0) == 0.0
-    if hangs.any():
-        axes = ", ".join(axis for axis, one in zip("xyz", hangs, strict=True) if one)
-        raise UserError(f"{HIGH_G} reads the same all the time along {axes}: its chip hangs; power it off and on")
-    (low_mean, low_stddev), (high_mean, high_stddev) = _mean(low), _mean(high)
-    offset, stddev = taken_off_m_s2 + high_mean - low_mean, np.hypot(high_stddev, low_stddev)
-    told = ", ".join(f"{axis} {one:.2f} +- {of:.2f}" for axis, one, of in zip("xyz", offset, stddev, strict=True))
-    sentence, largest = f"{HIGH_G} reads more than {LOW_G} by {told} m/s^2", float(np.abs(offset).max())
-    if largest > _LARGEST_HIGH_OFFSET_M_S2:
-        raise UserError(
-            f"{sentence}: {largest:.1f} is no offset, of which the data sheet allows {STANDARD_GRAVITY_M_S2:.1f} and "
-            f"this driver {_LARGEST_HIGH_OFFSET_M_S2:g}; other axes? set mounting.high_g_axes; another chip or range?"
-        )
-    sentence, size = f"{sentence}, taken off", float(np.linalg.norm(offset))
-    if size >= STANDARD_GRAVITY_M_S2:
-        sentence += f"; {size:.1f} in all is more than gravity: are axes a quarter turn off? lay the robot on its side "
-        sentence += "and ask again: an offset stays as it is"
-    return offset, stddev, sentence
-
-
-def _mean(values: Matrix) -> tuple[Vector, Vector]:
-    """(3,) mean of the specific forces, and its standard deviation by the means of batches.
-
-    So that noise counts as it is, where readings that follow each other are alike: a low-pass filter, a chip that is
-    read more often than it measures.
-    """
-    batches = np.array_split(values[:, IMU.linear_acceleration], _BATCHES)
-    means = np.array([batch.mean(axis=0) for batch in batches])
-    return means.mean(axis=0), means.std(axis=0, ddof=1) / math.sqrt(_BATCHES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import socket
@@ -19,7 +18,7 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
 _FIRST_WAIT_S, _LONGEST_SERIAL_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0, 5.0
 _PROVEN_S = 5.0
 """A connection that has held so long was a good one: the next is tried at once."""
-_CONNECT_S = 2.0
+_CONNECT_S = 1.0
 _MOST_BYTES = 1 << 16
 _HINT = "is the address right, is the DataStream server running, does a firewall keep its port?"
 # A cable that was pulled shows within these seconds, though nothing is sent meanwhile.
@@ -193,7 +192,6 @@ class Connection(Line):
         super().__init__(f"{host}:{port}", tell, _LONGEST_WAIT_S)
         self._address, self._bind = (host, port), bind
         self._socket: socket.socket | None = None
-        self._pending_since_s: float | None = None
         self._made_s = 0.0
         self.connections = self.arrived_ns = 0
         self.trouble = "not connected yet"
@@ -201,7 +199,7 @@ class Connection(Line):
     @property
     def is_open(self) -> bool:
         """Whether there is a connection."""
-        return self._socket is not None and self._pending_since_s is None
+        return self._socket is not None
 
     @property
     def age_s(self) -> float:
@@ -210,7 +208,7 @@ class Connection(Line):
 
     def read(self, timeout_s: float) -> bytes:
         """What has arrived, as soon as there is anything; empty after the timeout, and where there is no connection."""
-        if not self.is_open and not self._connected(timeout_s):
+        if self._socket is None and not self._connected(timeout_s):
             return b""
         assert self._socket is not None
         if not self._poll.poll(1e3 * timeout_s):
@@ -245,50 +243,29 @@ class Connection(Line):
         if self._socket is not None:
             self._poll.unregister(self._socket)
             self._socket.close()
-        self._socket = self._pending_since_s = None
+        self._socket = None
 
     def _connected(self, timeout_s: float) -> bool:
-        if self._socket is None and (self._rests(timeout_s) or not self._begin()):
+        if self._rests(timeout_s):
             return False
-        assert self._socket is not None
-        assert self._pending_since_s is not None
-        if self._poll.poll(1e3 * timeout_s):
-            number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if number:
-                self.lose(f"cannot be reached: {os.strerror(number)}: {_HINT}")
-                return False
-            self._poll.modify(self._socket, select.POLLIN)
-            self._pending_since_s, self._made_s = None, time.monotonic()
-            self.connections += 1
-            self._say("", f"{self._name}: connected")
-            return True
-        if time.monotonic() - self._pending_since_s > _CONNECT_S:
-            self.lose(f"no answer within {_CONNECT_S:g} s: {_HINT}")
-        return False
-
-    def _begin(self) -> bool:
-        """Whether a connection is on its way."""
-        made = None
         try:
-            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            made.setblocking(False)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _ALIVE.items():
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-            keep_arrivals(made)
-            if self._bind:
-                made.bind((self._bind, 0))
-            number = made.connect_ex(self._address)
-            if number not in (0, errno.EINPROGRESS):
-                raise OSError(number, os.strerror(number))
-        except (OSError, UnicodeError) as error:
-            if made is not None:
-                made.close()
-            self.lose(f"{_reason(error)}: {_HINT}")
+            made = socket.create_connection(self._address, _CONNECT_S, (self._bind, 0) if self._bind else None)
+        except TimeoutError:
+            self.lose(f"no answer within {_CONNECT_S:g} s: {_HINT}")
             return False
-        self._socket, self._pending_since_s = made, time.monotonic()
-        self._poll.register(made, select.POLLOUT)
+        except (OSError, UnicodeError) as error:
+            self.lose(f"cannot be reached: {_reason(error)}: {_HINT}")
+            return False
+        made.setblocking(False)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _ALIVE.items():
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        keep_arrivals(made)
+        self._socket, self._made_s = made, time.monotonic()
+        self._poll.register(made, select.POLLIN)
+        self.connections += 1
+        self._say("", f"{self._name}: connected")
         return True
 
 

@@ -18,7 +18,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Channel, Measurement, Vector
 from onboard_estimation.live.losses import KEPT
 from onboard_estimation.live.messages import new
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S, Take
+from onboard_estimation.nodes.pacing import Take, longest_stay_s
 from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.pipeline.aside import Aside
 from onboard_estimation.ros.diagnostics import status
@@ -100,11 +100,11 @@ class DriverNode(SteadyNode):
 
         def stay() -> None:
             nonlocal looked_s
-            began_s = time.monotonic()
+            began_s, stay_s = time.monotonic(), longest_stay_s(self)
             if began_s - looked_s >= _LOOK_S:
                 looked_s = began_s
                 look()
-            while (left_s := began_s + LONGEST_STAY_S - time.monotonic()) > 0.0 and self.context.ok():
+            while (left_s := began_s + stay_s - time.monotonic()) > 0.0 and self.context.ok():
                 read(left_s)
 
         self.every(_STAY_S, stay)

@@ -6,7 +6,6 @@
     ... control:=estimate                                                the simulated robot goes by the live estimate
     ... source:=hardware port:=/dev/ttyUSB0 composed:=true               the driver in the estimator's process
     ... source:=serial_emulator                                          the same, a simulated robot on the wire
-    ... source:=serial_emulator bag:=recordings/run_7                    the same, the sensors of a bag on the wire
     ... source:=hardware drivers:=false                                  your own drivers run elsewhere
     ... source:=bag bag:=recordings/run_7
 
@@ -37,7 +36,7 @@ def generate_launch_description() -> LaunchDescription:
         drivers={
             "hardware": [Driver("serial_imu")],
             "serial_emulator": [
-                Driver("serial_imu_emulator", {"link": EMULATED_PORT}, measures=False, simulates=True, plays=True),
+                Driver("serial_imu_emulator", {"link": EMULATED_PORT}, measures=False, simulates=True),
                 Driver("serial_imu", {"port": EMULATED_PORT}),
             ],
         },

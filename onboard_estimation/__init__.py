@@ -43,7 +43,7 @@ __all__ = [
     "tune",
 ]
 
-kernel_cache.configure()
+kernel_cache.configure_for_numba()
 
 
 def __getattr__(name: str) -> Any:

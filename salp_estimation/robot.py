@@ -64,6 +64,7 @@ class SalpRobot(
     estimators = ("ukf",)
     run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
     model_parameter = "residual_model"
+    real_rates = "hardware"
     training_forms = (*RESIDUAL_FORMS, PAPER)
     paper = "landsalp"
     observability_title = "Observability of the joint angles"

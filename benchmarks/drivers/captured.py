@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.live import await_rest, end, heard, node, result, role, share_of, start
+from benchmarks.live import await_rest, end, heard, node, result, role, shares_of, start
 from benchmarks.measuring import Array, Row, row
 from drivers.serial_imu.frames import FrameReader, Sample, encode_sample
 from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
@@ -79,7 +79,7 @@ def driven(
         asked = {"kept": str(sent), "seconds": seconds + _STARTS_S, "folder": folder}
         source = start(["benchmarks.drivers.captured", device, json.dumps(asked)])
         time.sleep(_STARTS_S)
-        share = share_of(process, 0.8 * seconds)
+        share = shares_of([process], 0.8 * seconds)[0]
         told, reports = result(source, seconds + 60.0), result(listener, 60.0)["reports"]
         end(process)
         got = heard(came)
@@ -183,7 +183,7 @@ def _composed(seconds: float) -> Row:
         device = node(["serial_imu_emulator"], **places)
         together = node(["composed", "serial_imu", "hopper_estimator"], **places)
         time.sleep(_TOGETHER_S)
-        used = share_of(together, seconds)
+        used = shares_of([together], seconds)[0]
         end(together, device)
         got = result(listener, 90.0)
     name = "serial driver and hopper's estimator in one process, 840 Hz: core used"

@@ -16,6 +16,7 @@ from hopper_estimation.estimators.filters import body_of, filters_of, state_filt
 from hopper_estimation.model import phases
 from hopper_estimation.paper.trials import CONFIGURATION, FIRST_TRAINING_SEED, START_S, at_heights, simulated
 from hopper_estimation.training.filter_training import PAPERS_FORM, FilterObjective
+from onboard_estimation.learning.optimisation.methods import genetic
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import Settings
 
@@ -114,7 +115,7 @@ def hopper_training(quick: bool) -> list[Row]:
     for (form, stamps, threads), trials in learned.items():
         objective = FilterObjective(CONFIGURATION, form, trials, threads, PAPERS_FORM if form == "kf1" else {})
         name = f"{form}, {threads} thread{'s' if threads > 1 else ''}{stamps}"
-        searches[name] = partial(minimise, "genetic", objective.problem(), objective, settings)
+        searches[name] = partial(minimise, genetic, objective.problem(), objective, settings)
     results = {name: search() for name, search in searches.items()}
     single, double = (results[name].cost for name in ("kf1, 1 thread", "kf1, 2 threads"))
     if single != double:

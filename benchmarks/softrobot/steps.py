@@ -9,7 +9,6 @@ from math import factorial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from benchmarks.measuring import Array, Row, case, interleaved, runge_kutta
 from onboard_estimation.filtering.marginalized_particles import (
@@ -22,7 +21,7 @@ from onboard_estimation.filtering.normal_inverse_gamma import FOLDED_LOSSES
 from onboard_estimation.filtering.particle_weights import Draws
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
-from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration, add_load
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 
 _C5, _C6 = ([(-1) ** j / factorial(2 * j + first) for j in range(9)][::-1] for first in (5, 6))
 
@@ -208,8 +207,6 @@ class NumpyFilter:
 
 STEP_S, RATE_HZ = 0.008, 125.0
 FUNCTIONS = 40
-ROWS = [3, 4, 2]
-"""Of a load: torques about x and y, and the weight."""
 NOISE = np.array([2e-3, 2e-3, 2e-2])
 LEARNED_STEPS, TIMED_STEPS = 250, 8 * FOLDED_LOSSES
 COMPARED_STEPS, TOLERANCE = 25, 1e-6
@@ -230,39 +227,6 @@ GAINS = AREA_M2 * np.vstack([-ARM_M * np.cos(CHAMBERS_RAD), -ARM_M * np.sin(CHAM
 """(3, 3) generalised forces of unit pressures."""
 
 
-@njit(cache=True, error_model="numpy")
-def moved(segment: Array, points: Array, states: Array, forces: Array, stiffness: Array, step_s: float) -> Array:
-    """States (K, 6) after a step of the classical fourth-order rule, with stiffness (K, 3)."""
-    out, start, stage = states.copy(), np.empty(6), np.empty(6)
-    motions = np.empty((points.shape[0], MOTION))
-    for k in range(states.shape[0]):
-        state = out[k]
-        start[:] = state
-        stage[:] = state
-        for order in range(4):
-            weight = step_s / 6.0 if order == 0 or order == 3 else step_s / 3.0
-            ahead = 0.5 * step_s if order < 2 else step_s
-            a = acceleration(segment, points, stage, forces, stiffness[k], motions)
-            for i in range(3):
-                rate = stage[3 + i]
-                state[i] += weight * rate
-                state[3 + i] += weight * a[i]
-                stage[i] = start[i] + ahead * rate
-                stage[3 + i] = start[3 + i] + ahead * a[i]
-    return out
-
-
-@njit(cache=True, error_model="numpy")
-def base_loads(segment: Array, points: Array, states: Array, forces: Array, stiffness: Array) -> Array:
-    """(K, 6) on the base, about its origin."""
-    out, origin, motions = np.zeros((states.shape[0], 6)), np.zeros(3), np.empty((points.shape[0], MOTION))
-    for k in range(states.shape[0]):
-        accelerations = acceleration(segment, points, states[k], forces, stiffness[k], motions)
-        for i in range(points.shape[0]):
-            add_load(segment, points[i, 2], origin, motions[i], accelerations, out[k])
-    return out
-
-
 def stiffness_rows(values: Array) -> Array:
     """(N, 3) along q, of bending stiffness (N, 1)."""
     rows = np.empty((len(values), 3))
@@ -274,10 +238,15 @@ class SoftSegment:
     """The segment as the filter asks for it: inputs are pressures, the unknown is its bending stiffness over q."""
 
     def propagate(self, states: Array, inputs: Array, values: Array, step_s: float) -> Array:
-        return np.asarray(moved(*SEGMENT.arrays, states, GAINS @ inputs, stiffness_rows(values), step_s))
+        forces, stiffness = GAINS @ inputs, stiffness_rows(values)
+        return runge_kutta(lambda s: np.hstack([s[:, 3:], SEGMENT.accelerations(s, forces, stiffness)]), states, step_s)
 
     def outputs(self, states: Array, inputs: Array, values: Array) -> Array:
-        return np.asarray(base_loads(*SEGMENT.arrays, states, GAINS @ inputs, stiffness_rows(values))[:, ROWS])
+        second = SEGMENT.accelerations(states, GAINS @ inputs, stiffness_rows(values))
+        jacobian, convective = SEGMENT.jacobian(states)
+        moved = (jacobian @ second[:, :, None])[:, :, 0] + convective
+        force = SEGMENT.tip_mass_kg * (np.array(SEGMENT.gravity_m_s2) - moved)
+        return np.hstack([np.cross(SEGMENT.position(states), force)[:, :2], force[:, 2:]])
 
     def places(self, states: Array) -> Array:
         return states[:, :3]

@@ -1,4 +1,4 @@
-"""Emulated servers of motion capture as rclpy nodes: truth of topics or a bag, as Motive and Vicon would stream it."""
+"""Emulated servers of motion capture as rclpy nodes: truth of topics, as Motive and Vicon would stream it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,19 +20,16 @@ from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
 from drivers.motion_capture.bodies import BodyPoses, TruthEmulatorConfiguration
 from drivers.node import NoRobot
-from onboard_estimation.bags.bag import open_bag
-from onboard_estimation.bags.bulk import read_channels
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.base.series import truth_channel
 from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
 
-# Truth for emulated motion capture: poses of several bodies, out of topics or a bag, as frames of one instant each.
+# Truth for emulated motion capture: poses of several bodies, of topics, as frames of one instant each.
 
 _INPUT = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
 _SEEN = "emulated_truth/"
-_PREFIX, _SUFFIX = "ground_truth/", "/pose"
+_SUFFIX = "/pose"
 _SETTLED_S = 1.0
 _LARGEST_FALL_NS = 1_000_000_000
 _TICK_S = 0.001
@@ -45,8 +41,6 @@ class TopicFeed:
     Poses of equal stamp make one frame. It is whole with the last of the bodies, or with the first pose of a later
     stamp: bodies that are missing then were not seen.
     """
-
-    is_over = False
 
     def __init__(self, node: Node, names: Sequence[str]) -> None:
         self.names = tuple(names)
@@ -85,60 +79,6 @@ class TopicFeed:
         return [self._found.popleft() for _ in range(len(self._found))]
 
 
-class BagFeed:
-    """From `ground_truth/<body>/pose` of a bag, in real time, as if it were now.
-
-    Attributes
-    ----------
-    names
-        Of the bodies.
-
-    Raises
-    ------
-    UserError
-        The bag cannot be read, or has no such topic.
-    """
-
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
-        with open_bag(path) as bag:
-            there = {
-                topic.rpartition(_PREFIX)[2].removesuffix(_SUFFIX): topic
-                for topic in bag.topics
-                if _PREFIX in topic and topic.endswith(_SUFFIX)
-            }
-            self.names = tuple(names) or tuple(there)
-            if missing := [name for name in self.names or ("<body>",) if name not in there]:
-                listed = ", ".join(there) or "none"
-                raise UserError(f"{path}: no {_PREFIX}{missing[0]}{_SUFFIX}; bodies in it: {listed}")
-            columns = read_channels(bag, {there[name]: truth_channel(name) for name in self.names})
-        stamps_ns = np.unique(np.concatenate([column.stamps_ns for column in columns.values()]))
-        rows = np.zeros((len(stamps_ns), len(self.names), 7))
-        tracked = np.zeros(rows.shape[:2], dtype=np.bool_)
-        for place, column in enumerate(columns.values()):
-            at = np.searchsorted(stamps_ns, column.stamps_ns)
-            rows[at, place], tracked[at, place] = column.values, True
-        self._frames = deque(
-            BodyPoses(at_ns, self.names, poses, seen)
-            for at_ns, poses, seen in zip(stamps_ns.tolist(), rows, tracked, strict=True)
-        )
-        self._first_ns, self._began_ns = (self._frames[0].stamp_ns if self._frames else 0), 0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing will come any more."""
-        return not self._frames
-
-    def take(self) -> list[BodyPoses]:
-        """Frames that are due, stamped in this host's time."""
-        now_ns, found = time.time_ns(), []
-        self._began_ns = self._began_ns or now_ns
-        shift_ns = self._began_ns - self._first_ns
-        while self._frames and self._frames[0].stamp_ns + shift_ns <= now_ns:
-            one = self._frames.popleft()
-            found.append(replace(one, stamp_ns=one.stamp_ns + shift_ns))
-        return found
-
-
 _MOST_WAITING = 10_000
 
 C = TypeVar("C", bound=TruthEmulatorConfiguration)
@@ -170,7 +110,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         self.chosen = parameters.host
         self.rng = np.random.default_rng(self.chosen.seed)
         self.waiting: deque[BodyPoses] = deque(maxlen=_MOST_WAITING)
-        self._feed: TopicFeed | BagFeed | None = None
+        self._feed: TopicFeed | None = None
         self._seen: tuple[str, ...] = ()
         self._since_s = time.monotonic()
         self.every(_TICK_S, self._tick)
@@ -182,8 +122,8 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         super().destroy_node()
 
     @abstractmethod
-    def begin(self, names: tuple[str, ...], is_over: bool) -> S | None:
-        """A server of these bodies; None: not yet, more frames have to wait first, unless it is over."""
+    def begin(self, names: tuple[str, ...]) -> S | None:
+        """A server of these bodies; None: not yet, more frames have to wait first."""
 
     @abstractmethod
     def send(self, server: S, poses: BodyPoses) -> None:
@@ -194,8 +134,7 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
 
     def say_serving(self, what: str, names: Sequence[str]) -> None:
         """That it has begun."""
-        source = self.chosen.bag or f"{_SEEN}<body>{_SUFFIX}"
-        self.get_logger().info(f"{what}; bodies: {', '.join(names)}, from {source}")
+        self.get_logger().info(f"{what}; bodies: {', '.join(names)}, from {_SEEN}<body>{_SUFFIX}")
 
     def _tick(self) -> None:
         if self._feed is None:
@@ -206,15 +145,12 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         for poses in self._feed.take():
             self._let_wait(poses)
         if self.server is None:
-            self.server = self.begin(self._feed.names, self._feed.is_over)
+            self.server = self.begin(self._feed.names)
             return
         self.look_after(self.server)
         latency_ns = round(NANOSECONDS_PER_SECOND * self.chosen.latency_s)
         while self.waiting and self.waiting[0].stamp_ns + latency_ns <= time.time_ns():
             self.send(self.server, self.waiting.popleft())
-        if self._feed.is_over and not self.waiting:
-            self.get_logger().info("the bag is over")
-            self.context.try_shutdown()
 
     def _let_wait(self, poses: BodyPoses) -> None:
         """As cameras see them, until they are due."""
@@ -222,11 +158,9 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         poses.poses[:, :3] += self.chosen.noise_m * self.rng.standard_normal((len(poses.names), 3))
         self.waiting.append(poses)
 
-    def _found(self) -> TopicFeed | BagFeed | None:
-        """Of the bag, the bodies that are named, or those that are on topics; None: there are no bodies yet."""
+    def _found(self) -> TopicFeed | None:
+        """Of the bodies that are named, or those that are on topics; None: there are no bodies yet."""
         names = self.chosen.bodies
-        if self.chosen.bag:
-            return BagFeed(Path(self.chosen.bag), names)
         if names:
             return TopicFeed(self, names)
         first = f"{self.get_namespace().rstrip('/')}/{_SEEN}"
@@ -247,13 +181,13 @@ class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration, NatNetS
     Raises
     ------
     UserError
-        Parameters at fault, a port that is taken, a bag without such topics, no bodies.
+        Parameters at fault, a port that is taken.
     """
 
     def __init__(self) -> None:
         super().__init__("optitrack_emulator", NatNetServerConfiguration)
 
-    def begin(self, names: tuple[str, ...], is_over: bool) -> NatNetServer:
+    def begin(self, names: tuple[str, ...]) -> NatNetServer:
         """See `TruthEmulatorNode`."""
         chosen, server = self.chosen, NatNetServer(names, self.chosen)
         where = f"{chosen.interface}:{chosen.command_port}, {chosen.transport}"
@@ -271,7 +205,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
     Raises
     ------
     UserError
-        Parameters at fault, a port that is taken, a bag without such topics, no bodies.
+        Parameters at fault, a port that is taken.
     """
 
     def __init__(self) -> None:
@@ -281,7 +215,7 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
         self._number = -1
         self._began_s = time.monotonic()
 
-    def begin(self, names: tuple[str, ...], is_over: bool) -> DataStreamServer | None:
+    def begin(self, names: tuple[str, ...]) -> DataStreamServer | None:
         """See `TruthEmulatorNode`; once it is known how often the bodies are seen."""
         if not self._rate_hz and len(self.waiting) >= _FRAMES_FOR_RATE:
             # The median: frames that are missing make some of the intervals longer.
@@ -289,9 +223,9 @@ class ViconEmulatorNode(TruthEmulatorNode[ViconEmulatorConfiguration, DataStream
             rate_hz = NANOSECONDS_PER_SECOND / max(float(np.median(np.diff(stamps_ns))), 1.0)
             # Cameras run at whole rates, or nearly so; a rate that is a thousandth off cannot be mapped.
             self._rate_hz = float(round(rate_hz)) if abs(rate_hz - round(rate_hz)) < 0.01 * rate_hz else rate_hz
-        if not self._rate_hz and not is_over:
+        if not self._rate_hz:
             return None
-        server = DataStreamServer(self.chosen.host, self.chosen.port, names, self._rate_hz or 1.0)
+        server = DataStreamServer(self.chosen.host, self.chosen.port, names, self._rate_hz)
         self.say_serving(f"DataStream at {self.chosen.host}:{server.port}, {self._rate_hz:.1f} Hz", names)
         return server
 

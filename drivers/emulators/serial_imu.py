@@ -13,10 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.serial_imu.frames import (
     CLOCK_WRAP,
@@ -31,14 +29,10 @@ from drivers.serial_imu.frames import (
     encode_sample,
     encode_settings,
 )
-from onboard_estimation.bags.bag import Bag
-from onboard_estimation.bags.bulk import Column, read_channels
-from onboard_estimation.bags.topics import listed, match_topics
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2, Recording, Series, imu_channel, nearest
-from onboard_estimation.contract.robot import Robot
+from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.base.series import STANDARD_GRAVITY_M_S2
 
 _G = STANDARD_GRAVITY_M_S2
 _SETTINGS_EVERY_S = 1.0
@@ -220,131 +214,3 @@ def _make_link(link: Path, port: str) -> None:
         link.symlink_to(port)
     except OSError as error:
         raise UserError(f"the link {link} cannot be made: {error.strerror}") from error
-
-
-# A bag as what an emulated robot measures, the readings of both inertial sensors paired to samples.
-#
-# Both chips are read at one time, and a frame has one: readings of a bag that are each the other's nearest, and no
-# further apart than half a period, get the stamp of the low-g one. What has no partner is a sample of its own, in which
-# the other chip could not be read.
-
-Stamps = NDArray[np.int64]
-
-LOW_G, HIGH_G = imu_channel("low_g"), imu_channel("high_g")
-_FURTHEST_NS = 60 * NANOSECONDS_PER_SECOND
-"""A stamp that is further from the time of recording than most are was not set, or by another clock."""
-
-
-@dataclass(frozen=True)
-class SerialBag:
-    """What is played in the place of a simulated robot."""
-
-    bag: str = parameter("", "bag to play; empty: a simulated robot")
-    low_g_topic: str = parameter("", "the bag's topic of the low-g sensor; empty: imu/low_g/data_raw in any namespace")
-    high_g_topic: str = parameter("", "the same of the high-g sensor")
-
-
-class PlayedBag:
-    """A bag as a `Simulation`: both sensors, and what else of the robot's topics, ground truth included, it holds.
-
-    What cannot be played is left out and counted: messages that do not decode, values that are not finite, stamps that
-    are far from the others, or come again.
-
-    Attributes
-    ----------
-    topics
-        Of the bag, by their names relative to the robot's namespace.
-    absent
-        Which of both sensors is not in the bag; empty: none.
-    rate_hz
-        Of the samples.
-    unpaired, left_out
-        Readings without a partner, where both sensors are there; messages left out.
-
-    Raises
-    ------
-    UserError
-        A topic that is not there (says which are), of another type, or named for both sensors; several robots, none of
-        whose topics is named; nothing that can be played.
-    """
-
-    def __init__(self, bag: Bag, asked: SerialBag, robot: Robot[Any], configuration: Any) -> None:
-        renamed = {LOW_G.topic: asked.low_g_topic, HIGH_G.topic: asked.high_g_topic}
-        renamed = {relative: topic for relative, topic in renamed.items() if topic}
-        match = match_topics(robot, configuration, bag.topics, renamed)
-        for topic in renamed.values():
-            if (found_type := bag.topics[topic].message_type if topic in bag.topics else "tf") != LOW_G.message_type:
-                raise UserError(f"{bag.path}: {topic} is of type {found_type}, not {LOW_G.message_type}")
-        if len(set(renamed.values())) < len(renamed):
-            raise UserError(f"low_g_topic and high_g_topic are both {asked.low_g_topic}")
-        if match.rivals and not renamed:
-            spaces = listed([space or "/" for space in (match.namespace, *match.rivals)])
-            raise UserError(f"{bag.path} holds several robots ({spaces}): set low_g_topic, high_g_topic")
-        pair = {one.sensor: one for one in (LOW_G, HIGH_G)}
-        found = {topic: pair.get(one.sensor, one) for topic, one in {**match.channels, **match.truth}.items()}
-        there = [(topic, one) for topic, one in found.items() if bag.topics[topic].message_type == one.message_type]
-        # Both sensors first, the low-g one before the other.
-        channels = dict(sorted(there, key=lambda item: (item[1] is not LOW_G, item[1] is not HIGH_G)))
-        first, paced_by = next(iter(channels.items()), ("", None))
-        if paced_by not in (LOW_G, HIGH_G):
-            raise UserError(
-                f"{bag.path} has neither {LOW_G.topic} nor {HIGH_G.topic}: set low_g_topic, high_g_topic; it has "
-                f"{listed(list(bag.topics))}"
-            )
-        self._truth = {channel.topic for channel in match.truth.values()}
-        self.topics = {channel.topic: topic for topic, channel in channels.items()}
-        self.absent = next((one.sensor for one in (LOW_G, HIGH_G) if one.topic not in self.topics), "")
-        columns = read_channels(bag, channels)
-        offsets_ns = [column.stamps_ns - column.log_times_ns for column in columns.values()]
-        offset_ns = float(np.median(np.concatenate(offsets_ns))) if any(map(len, offsets_ns)) else 0.0
-        series = [_playable(channels[topic], column, offset_ns) for topic, column in columns.items()]
-        counts = [len(column.stamps_ns) + column.faults.total() for column in columns.values()]
-        self.left_out = sum(counts) - sum(len(one.stamps_ns) for one in series)
-        paced_ns = series[0].stamps_ns
-        if len(paced_ns) < 2:
-            raise UserError(f"{bag.path}: {first} has no two readings that can be played")
-        period_ns = max(float(np.median(np.diff(paced_ns))), 1.0)
-        self.rate_hz = NANOSECONDS_PER_SECOND / period_ns
-        self.unpaired = 0
-        if not self.absent:
-            series[1], self.unpaired = _at_one_time(series[0], series[1], period_ns / 2.0)
-        start_ns = min(int(one.stamps_ns[0]) for one in series if len(one.stamps_ns))
-        self._series = [replace(one, stamps_ns=one.stamps_ns - start_ns) for one in series]
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all has been given."""
-        return not any(len(one.stamps_ns) for one in self._series)
-
-    def advance(self, stop_ns: int) -> Recording:
-        """See `Simulation`; the first stamp of the bag is zero."""
-        given, self._series, waiting = [], [], self._series
-        for one in waiting:
-            count = int(np.searchsorted(one.stamps_ns, stop_ns))
-            given.append(one.rows(slice(count)))
-            self._series.append(one.rows(slice(count, None)))
-        return Recording(
-            tuple(one for one in given if one.channel.topic not in self._truth),
-            tuple(one for one in given if one.channel.topic in self._truth),
-        )
-
-
-def _playable(channel: Channel, column: Column, offset_ns: float) -> Series:
-    """What can be played of a topic, in the order of its stamps, each of which comes once."""
-    needed = column.values[:, IMU.linear_acceleration] if channel is HIGH_G else column.values  # that chip has no gyro
-    away_ns = np.abs(column.stamps_ns - column.log_times_ns - offset_ns)
-    kept = np.flatnonzero(np.isfinite(needed).all(axis=1) & (away_ns <= _FURTHEST_NS))
-    kept = kept[np.unique(column.stamps_ns[kept], return_index=True)[1]]
-    return Series(channel, column.stamps_ns[kept], column.values[kept])
-
-
-def _at_one_time(low: Series, high: Series, furthest_ns: float) -> tuple[Series, int]:
-    """The high-g readings with the stamps of their partners, each the other's nearest; readings that have none."""
-    if not len(high.stamps_ns):
-        return high, len(low.stamps_ns)
-    there, back = nearest(low.stamps_ns, high.stamps_ns), nearest(high.stamps_ns, low.stamps_ns)
-    apart_ns = np.abs(high.stamps_ns[there] - low.stamps_ns)
-    paired = np.flatnonzero((back[there] == np.arange(len(there))) & (apart_ns <= furthest_ns))
-    stamps_ns = high.stamps_ns.copy()
-    stamps_ns[there[paired]] = low.stamps_ns[paired]
-    return replace(high, stamps_ns=stamps_ns), len(there) + len(back) - 2 * len(paired)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import bounded, non_negative, parameter
 from onboard_estimation.base.measurement import Matrix
-from onboard_estimation.ros.transforms import AUTOMATIC
 
 # From the axes of a stream to the suite's world, z up.
 #
@@ -164,8 +163,6 @@ class TruthConfiguration:
         (), 'those to publish, "STREAM_NAME=topic_name"; empty: all, under names of their own'
     )
     largest_distance_m: float = bounded(100.0, 0.1, 1e5, "from the stream's origin; a pose beyond is none", "m")
-    publish_tf: bool = parameter(False, "publish world -> truth/<body>; the node markers does so too")
-    frame_prefix: str = parameter(AUTOMATIC, 'before the frames of tf; "auto": the node\'s namespace')
     silent_s: float = bounded(1.0, 0.05, 60.0, "a server without frames for so long is said to be silent", "s")
 
     def faults(self) -> Iterable[str]:
@@ -184,7 +181,6 @@ class TruthEmulatorConfiguration:
     """Where the truth is from, how it is streamed, and what goes wrong; nothing by default."""
 
     bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
-    bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
     noise_m: float = non_negative(
         1e-5, "standard deviation of a position; without, a body at rest is one that the driver takes for frozen", "m"
     )

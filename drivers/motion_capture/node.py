@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from geometry_msgs.msg import PoseStamped
@@ -14,24 +14,20 @@ from drivers.motion_capture.bodies import BodyPoses, TruthConfiguration, chosen_
 from drivers.motion_capture.optitrack_client import NatNetClient, OptitrackConfiguration
 from drivers.motion_capture.vicon_receiver import Receiver, ViconConfiguration
 from drivers.node import DriverNode, NoRobot
-from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.series import truth_channel
 from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.nodes.transforms import tf_message, tf_publisher
 from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.ros.transforms import resolved_prefix, truth_to_body
 
 # Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.
 _STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
-_MOST_TEMPLATES = 64
 
 Client = NatNetClient | Receiver
 
 
 class TruthNode(DriverNode):
-    """Publishes `ground_truth/<name>/pose` of bodies that are tracked and listened to, `/tf` by choice, `/diagnostics`.
+    """Publishes `ground_truth/<name>/pose` of bodies that are tracked and listened to, and `/diagnostics`.
 
     Messages are written and published as bytes, and only where somebody listens: to hand one over costs some 35 us,
     which is too much for twenty bodies 600 times a second that nobody asked for.
@@ -48,7 +44,6 @@ class TruthNode(DriverNode):
         self._client: Client | None = None
         super().__init__(name)
         chosen = NodeParameters(self, NoRobot, configuration_type).host
-        self._prefix = resolved_prefix(chosen.frame_prefix, self.get_namespace())
         self._wanted = parsed_names(chosen.bodies)
         self._names: tuple[str, ...] = ()
         self._outputs: dict[str, Any] = {}  # publishers, by the topic's name
@@ -56,9 +51,6 @@ class TruthNode(DriverNode):
         self._heard: list[tuple[int, Any]] = []  # places in the stream, and publishers, of those that are heard
         channel = truth_channel("body")
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
-        self._tf: Any = tf_publisher(self) if chosen.publish_tf else None
-        self._transforming = self.aside("publishing /tf")
-        self._tf_template = lru_cache(_MOST_TEMPLATES)(self._new_tf_template)
         self._client = client = client_type(chosen, self.say)
         self.keep_reading(partial(self._read, client), partial(self._report, client))
 
@@ -73,8 +65,7 @@ class TruthNode(DriverNode):
         for frame in client.read(timeout_s):
             if frame.names is not self._names:
                 self._new_bodies(frame.names)
-            if self._heard or self._tf is not None:
-                self._publish(frame)
+            self._publish(frame)
 
     def _new_bodies(self, names: tuple[str, ...]) -> None:
         """The stream has these bodies, in this order: make and take away publishers."""
@@ -103,20 +94,6 @@ class TruthNode(DriverNode):
         for place, output in self._heard:
             if tracked[place]:
                 output.publish(self._pose.message(frame.stamp_ns, poses[place]))
-        if self._tf is not None and any(tracked[place] for place in self._places.values()):
-            seen = {topic: place for topic, place in self._places.items() if tracked[place]}
-            values = poses[list(seen.values())].ravel()
-            self._transforming(self._publish_transforms, tuple(seen), frame.stamp_ns, values)
-
-    def _publish_transforms(self, names: tuple[str, ...], stamp_ns: int, values: Vector) -> None:
-        self._tf.publish(self._tf_template(names).message(stamp_ns, values))
-
-    def _new_tf_template(self, names: tuple[str, ...]) -> MessageTemplate:
-        def make(stamp_ns: int, values: Vector) -> Any:
-            poses = zip(names, values.reshape(-1, 7), strict=True)
-            return tf_message([truth_to_body(new, stamp_ns, name, pose, self._prefix) for name, pose in poses])
-
-        return MessageTemplate(make, serialized, 7 * len(names))
 
     def _report(self, client: Client) -> None:
         self._look()
@@ -128,7 +105,7 @@ class OptitrackNode(TruthNode):
     """Publishes what a NatNet server tracks, 2.5 to 4.2.
 
     Publishes `ground_truth/<name>/pose` (PoseStamped in `world`, best effort; stamps: the middle of the exposure in
-    host time) of bodies that are tracked and listened to, `/tf` by choice, `/diagnostics`. A server that is not there,
+    host time) of bodies that are tracked and listened to, and `/diagnostics`. A server that is not there,
     restarts, or changes its models is said once and followed. Parameters: `OptitrackConfiguration`.
 
     Raises
@@ -146,7 +123,7 @@ class ViconNode(TruthNode):
     """Publishes what a Vicon system tracks; protocol: `drivers.motion_capture.vicon_protocol`.
 
     Publishes `ground_truth/<name>/pose` (PoseStamped in `world`, stamped at the exposure in host time) of each body
-    that is seen, tf where asked for, and `/diagnostics`. Parameters: `ViconConfiguration`.
+    that is seen, and `/diagnostics`. Parameters: `ViconConfiguration`.
 
     A server that is not there, falls silent, or sends what is no DataStream is told of, and asked again, later each
     time.

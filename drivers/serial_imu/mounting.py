@@ -126,11 +126,6 @@ class Mounted:
     An axis at the end of the device's range may have been far beyond it. Estimators know such readings by the range
     that they are told: there they are put, whatever range the device is set to and whatever a calibration makes of it.
 
-    Attributes
-    ----------
-    taken_off
-        By sensor, (6,) what it reads at rest and should not, along the body's axes.
-
     Raises
     ------
     UserError
@@ -143,7 +138,6 @@ class Mounted:
         files = {LOW_G: mounting.low_g_calibration, HIGH_G: mounting.high_g_calibration}
         self._calibrations = {name: load_calibration(Path(file)) for name, file in files.items() if file}
         self._expected_ends, self._ends = expected.ends, {name: np.full(6, np.inf) for name in files}
-        self.taken_off: dict[str, Vector] = {name: np.zeros(6) for name in files}
 
     def tell(self, scales: Scales) -> None:
         """What the device's ranges are."""
@@ -159,7 +153,6 @@ class Mounted:
         if name in self._turned:
             value[IMU.angular_velocity] = axes @ value[IMU.angular_velocity]
             value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]
-        value -= self.taken_off[name]
         if np.count_nonzero(clipped):
             ends = self._expected_ends[name]
             at_end = (clipped.reshape(2, 3) @ np.abs(axes).T).ravel() * (ends > 0.0) > 0.0

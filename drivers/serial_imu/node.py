@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rclpy.qos import QoSProfile
-from sensor_msgs.msg import Imu, Temperature
+from sensor_msgs.msg import Imu
 
-from drivers.at_rest import HIGH_G, LOW_G, faults, high_g_offset, refuse_unless_still
+from drivers.at_rest import HIGH_G, LOW_G, faults
 from drivers.lines import SerialLine
 from drivers.node import MeasuringNode, NoRobot, set_variances
 from drivers.repeats import CountedRepeats
@@ -22,14 +21,13 @@ from drivers.serial_imu.frames import CHIPS, CLOCK_TICK_S, CLOCK_WRAP
 from drivers.serial_imu.mounting import Mounted, SerialImu
 from drivers.serial_imu.readings import Scales, SerialReadings, short
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import IMU, NANOSECONDS_PER_SECOND, Measurement, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.base.series import imu_channel
 from onboard_estimation.live.messages import new, serialized
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.pipeline.device_clock import DeviceClock, epoch_offset_ns
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.message_templates import sensor_writer
-from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.transforms import resolved_prefix
 
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
@@ -45,9 +43,8 @@ class SerialImuNode(MeasuringNode):
     """Reads MPU-6050 and H3LIS331DL from a microcontroller; protocol: `drivers.serial_imu.frames`.
 
     Publishes `imu/low_g/data_raw` and `imu/high_g/data_raw` (Imu: stamps in host time, variances by the data sheets, an
-    absent gyro marked absent), `imu/low_g/temperature` (Temperature), `/diagnostics`. Services (Trigger), of a robot at
-    rest: `zero_gyro`; `align_high_g` takes off what the high-g sensor reads more than the other. A `Source`: an
-    estimator in the same process gets the readings without messages. Parameters: `SerialImu`.
+    absent gyro marked absent), and `/diagnostics`. A `Source`: an estimator in the same process gets the readings
+    without messages. Parameters: `SerialImu`.
 
     A port that is not there, taken, or lost is said once, and opened as soon as it can be. Readings of a chip that
     repeats itself or is an unknown one are left out, counted and said. A raw log that cannot be written any more ends.
@@ -74,14 +71,10 @@ class SerialImuNode(MeasuringNode):
             self.offer_readings(channel, Imu)
         self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}
         self._scales: Scales | None = None
-        self._temperature = self.create_publisher(Temperature, "imu/low_g/temperature", QoSProfile(depth=10))
-        self._telling_temperature = self.aside("publishing imu/low_g/temperature")
         self._before: dict[str, float] = {}
         self._bytes = 0
         self._silent = 0  # reports in a row
         self._check_at_s = math.inf
-        self.offer("zero_gyro", self._zero_gyro)
-        self.offer("align_high_g", self._align_high_g)
         self.keep_reading(partial(self._read, line), partial(self._report, line))
 
     def destroy_node(self) -> None:
@@ -133,27 +126,6 @@ class SerialImuNode(MeasuringNode):
             complete = partial(set_variances, **scales.variances[name])
             self.messages[name] = sensor_writer(channel, new, serialized, self._prefix, complete)
 
-    def _zero_gyro(self) -> str:
-        values = self._last_second(LOW_G)
-        refuse_unless_still(LOW_G, values)
-        self._take_off(LOW_G, np.concatenate([values[:, IMU.angular_velocity].mean(axis=0), np.zeros(3)]))
-        x, y, z = np.rad2deg(self._mounted.taken_off[LOW_G][IMU.angular_velocity])
-        return f"gyro at rest: x {x:.3f}, y {y:.3f}, z {z:.3f} deg/s, taken off"
-
-    def _align_high_g(self) -> str:
-        before = self._mounted.taken_off[HIGH_G][IMU.linear_acceleration]
-        offset, _, sentence = high_g_offset(self._last_second(LOW_G), self._last_second(HIGH_G), before)
-        self._take_off(HIGH_G, np.concatenate([np.zeros(3), offset - before]))
-        return sentence
-
-    def _take_off(self, name: str, found: Vector) -> None:
-        """From now on, and of copies of what is kept: whoever asks again finds what is left."""
-        self._mounted.taken_off[name] = self._mounted.taken_off[name] + found
-        kept = self._recent[name]
-        self._recent[name] = deque(
-            (Measurement(one.stamp_ns, name, one.value - found) for one in kept), maxlen=kept.maxlen
-        )
-
     def _last_second(self, name: str) -> Any:
         """(K, 6) of the last second in which a sensor of the two was read."""
         newest_ns = max((recent[-1].stamp_ns for recent in self._recent.values() if recent), default=0)
@@ -161,9 +133,8 @@ class SerialImuNode(MeasuringNode):
         return np.array([one.value for one in self._recent[name] if one.stamp_ns > since_ns]).reshape(-1, 6)
 
     def _report(self, line: SerialLine) -> None:
-        """Once a second: who listens, temperature, diagnostics, what is to be said."""
+        """Once a second: who listens, diagnostics, what is to be said."""
         self.look_who_listens()
-        self._telling_temperature(self._tell_temperature)
         now = self._counts(line)
         since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
         self._watch_chips(since)
@@ -173,15 +144,8 @@ class SerialImuNode(MeasuringNode):
         self._check_start()
         self._before = now
 
-    def _tell_temperature(self) -> None:
-        celsius = self._readings.temperature_celsius
-        if math.isfinite(celsius) and self._temperature.get_subscription_count():
-            frame = header(new, self.get_clock().now().nanoseconds, f"{self._prefix}imu_low_g")
-            self._temperature.publish(new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius))
-
     def _counts(self, line: SerialLine) -> dict[str, float]:
         clock = self._device_clock
-        offset = self._mounted.taken_off[HIGH_G][IMU.linear_acceleration]
         return {
             "bytes": self._bytes,
             **self._readings.counts,
@@ -194,7 +158,6 @@ class SerialImuNode(MeasuringNode):
             "clock_skew_ppm": clock.skew_ppm,
             "clock_stddev_us": 1e6 * clock.stddev_s,
             "temperature_celsius": self._readings.temperature_celsius,
-            **{f"high_g_offset_{axis}_m_s2": one for axis, one in zip("xyz", offset, strict=True)},
         }
 
     def _state(self, line: SerialLine, since: dict[str, float]) -> tuple[bytes, str]:

@@ -69,8 +69,8 @@ def sensor_faults(configuration: HopperConfiguration, trouble: int) -> dict[str,
     return dict(words[bit] for bit in words if trouble & bit)
 
 
-def rest_fault(configuration: HopperConfiguration, state: Records) -> str | None:
-    """The sentence; None where there is no fault.
+def rest_fault(configuration: HopperConfiguration, state: Records) -> str:
+    """The sentence; empty where there is no fault.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def rest_fault(configuration: HopperConfiguration, state: Records) -> str | None
     """
     fault = float(state[0]["fault"])
     if fault == 0.0:
-        return None
+        return ""
     x, y, z = (float(one) for one in state[0]["mean_low"])
     size = float(np.linalg.norm([x, y, z]))
     found = f"at rest imu/low_g reads x {x:.2f}, y {y:.2f}, z {z:.2f} m/s^2"

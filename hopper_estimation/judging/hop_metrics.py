@@ -20,7 +20,7 @@ Readings where the paper leaves a choice:
 
 Every true hop that the estimate spans has M1 and M2, also one that was missed; an estimate that is not a number makes
 them infinite. M3 and M4 need the apex that was told: of a hop that was missed, or told without an apex, they are NaN.
-The counts of hops without these stand beside the means, and a mean of M3 in which such a hop counts 100 %.
+The counts of missed and of extra hops stand beside the means.
 """
 
 from __future__ import annotations
@@ -53,19 +53,15 @@ class HopErrors:
     ----------
     values
         (N,) by metric, `m1` to `m5`; percent, percent, percent, s, m. NaN: not defined, see the module.
-    apex_error_m, apex_time_error_s
-        (N,) with their signs: estimated less true; NaN as M3.
     matches
         Pairs, missed and extra hops.
     """
 
     values: dict[str, Array]
-    apex_error_m: Array
-    apex_time_error_s: Array
     matches: HopMatches
 
     def __len__(self) -> int:
-        return len(self.apex_error_m)
+        return len(self.values["m3"])
 
     @property
     def m3_with_missed(self) -> Array:
@@ -73,30 +69,19 @@ class HopErrors:
         return np.where(np.isnan(self.values["m3"]), 100.0, self.values["m3"])
 
     def summary(self) -> dict[str, Any]:
-        """Means over hops, medians of M3, signed apex errors and all counts; units in the names."""
+        """Means over hops, the median of M3 and all counts; units in the names."""
         out: dict[str, Any] = {
             "hops": len(self),
             "missed_hops": self.matches.missed,
             "extra_hops": len(self.matches.extra),
-            "hops_without_apex": int(np.sum(np.isnan(self.values["m3"]))),
-            "hops_without_trajectory": int(np.sum(np.isnan(self.values["m1"]))),
         }
         for metric in METRICS:
             mean = mean_of(self.values[metric])
             if np.isfinite(mean):
                 out[_KEYS[metric]] = mean
-        with_missed = mean_of(self.m3_with_missed)
-        if np.isfinite(with_missed):
-            out["m3_with_missed_hops_percent"] = with_missed
-        for name, value, statistic in (
-            ("apex_height_error_median_percent", self.values["m3"], np.median),
-            ("apex_height_error_mean_m", self.apex_error_m, np.mean),
-            ("apex_height_error_std_m", self.apex_error_m, np.std),
-            ("apex_time_error_mean_s", self.apex_time_error_s, np.mean),
-        ):
-            known = value[np.isfinite(value)]
-            if len(known):
-                out[name] = float(statistic(known))
+        known = self.values["m3"][np.isfinite(self.values["m3"])]
+        if len(known):
+            out["apex_height_error_median_percent"] = float(np.median(known))
         return out
 
 
@@ -134,18 +119,17 @@ def hop_errors(
     along = np.array([_along(truth, told, hop, from_ground) for hop in range(count)]).reshape(-1, 2)
     values = {metric: np.full(count, np.nan) for metric in METRICS}
     values["m1"], values["m2"] = along.T
-    apex_error, apex_time_error = np.full((2, count), np.nan)
+    apex_error = np.full(count, np.nan)
     paired = np.flatnonzero(matches.partner >= 0)
     other = matches.partner[paired]
     apex_error[paired] = cycles.hop_height_m[other] - true.hop_height_m[paired]
     if not from_ground:
         # The estimate's heights are in the truth's frame: what it takes for the ground does not matter.
         apex_error[paired] += cycles.ground_m[other] - true.ground_m[paired]
-    apex_time_error[paired] = cycles.apex_s[other] - true.apex_s[paired]
     values["m3"] = 100.0 * np.abs(apex_error) / true.hop_height_m
-    values["m4"] = np.abs(apex_time_error)
+    values["m4"][paired] = np.abs(cycles.apex_s[other] - true.apex_s[paired])
     values["m5"] = np.abs(true.hop_height_m - commanded)
-    return HopErrors(values, apex_error, apex_time_error, matches)
+    return HopErrors(values, matches)
 
 
 def _along(truth: TrueHops, told: Array, hop: int, from_ground: bool) -> tuple[float, float]:

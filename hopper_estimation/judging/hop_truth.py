@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
@@ -334,6 +335,7 @@ def _real(coefficients: Array, largest: float) -> list[float]:
 # need not be evenly spaced, so that lost frames and jittering stamps are no trouble.
 
 
+@njit(cache=True, error_model="numpy")
 def local_quadratics(time_s: Array, value: Array, half_window_s: float) -> Array:
     """(3, K) value, first and second derivative at each sample, by least squares within the window around it.
 
@@ -346,25 +348,31 @@ def local_quadratics(time_s: Array, value: Array, half_window_s: float) -> Array
     half_window_s
         Samples up to so far away are used.
     """
-    out, count, near = np.full((3, len(time_s)), np.nan), len(time_s), 1.0 + 1e-9
-    ends = np.searchsorted(time_s, time_s + near * half_window_s, side="right")
-    reach, rows = int((ends - np.arange(count)).max(initial=1)), np.arange(count)
-    sums, lowest, highest = np.zeros((8, count)), np.zeros(count), np.zeros(count)
-    for offset in range(1 - reach, reach):  # times in half windows, values from the centre's
-        others = np.clip(rows + offset, 0, count - 1)
-        t, v = (time_s[others] - time_s) / half_window_s, value[others] - value
-        used = (np.abs(t) <= near) & (others == rows + offset)
-        sums += np.where(used, [np.ones(count), t, t * t, t * t * t, t * t * t * t, v, v * t, v * t * t], 0.0)
-        lowest, highest = np.minimum(lowest, np.where(used, t, 0.0)), np.maximum(highest, np.where(used, t, 0.0))
-    enough = (sums[0] >= _FEWEST_OF_A_PARABOLA) & (lowest <= -0.3) & (highest >= 0.3)
-    s0, s1, s2, s3, s4, r0, r1, r2 = sums[:, enough]
-    # Cramer's rule, by cofactors of the symmetric matrix [[s0 s1 s2], [s1 s2 s3], [s2 s3 s4]].
-    a, b, c = s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2
-    d, e, f = s0 * s4 - s2 * s2, s1 * s2 - s0 * s3, s0 * s2 - s1 * s1
-    determinant = s0 * a + s1 * b + s2 * c
-    out[0, enough] = value[enough] + (a * r0 + b * r1 + c * r2) / determinant
-    out[1, enough] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
-    out[2, enough] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
+    out, near, begin = np.full((3, len(time_s)), np.nan), 1.0 + 1e-9, 0
+    for row in range(len(time_s)):  # times in half windows, values from the centre's
+        while (time_s[begin] - time_s[row]) / half_window_s < -near:
+            begin += 1
+        s0, s1, s2, s3, s4, r0, r1, r2, lowest, other = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, begin
+        t = (time_s[other] - time_s[row]) / half_window_s
+        highest = t
+        while t <= near:
+            v = value[other] - value[row]
+            lowest, highest = min(lowest, t), t
+            s0, s1, s2, s3, s4 = s0 + 1.0, s1 + t, s2 + t * t, s3 + t * t * t, s4 + t * t * t * t
+            r0, r1, r2 = r0 + v, r1 + v * t, r2 + v * t * t
+            other += 1
+            if other == len(time_s):
+                break
+            t = (time_s[other] - time_s[row]) / half_window_s
+        if s0 < _FEWEST_OF_A_PARABOLA or lowest > -0.3 or highest < 0.3:
+            continue
+        # Cramer's rule, by cofactors of the symmetric matrix [[s0 s1 s2], [s1 s2 s3], [s2 s3 s4]].
+        a, b, c = s2 * s4 - s3 * s3, s2 * s3 - s1 * s4, s1 * s3 - s2 * s2
+        d, e, f = s0 * s4 - s2 * s2, s1 * s2 - s0 * s3, s0 * s2 - s1 * s1
+        determinant = s0 * a + s1 * b + s2 * c
+        out[0, row] = value[row] + (a * r0 + b * r1 + c * r2) / determinant
+        out[1, row] = (b * r0 + d * r1 + e * r2) / determinant / half_window_s
+        out[2, row] = 2.0 * (c * r0 + e * r1 + f * r2) / determinant / half_window_s**2
     return out
 
 
@@ -373,7 +381,7 @@ def velocity_at(track: BodyTrack, stamps_ns: NDArray[np.int64]) -> Array:
     start = int(track.stamps_ns[0])
     time = (track.stamps_ns - start) / NANOSECONDS_PER_SECOND
     at = (stamps_ns - start) / NANOSECONDS_PER_SECOND
-    velocity = local_quadratics(time, track.values[:, 2], _HALF_WINDOW_S)[1]
+    velocity = local_quadratics(time, track.values[:, 2].copy(), _HALF_WINDOW_S)[1]
     known = np.isfinite(velocity)
     if not known.any():
         return np.full(len(at), np.nan)

@@ -56,11 +56,6 @@ class HopperRotors:
 class HopperTrainingConfiguration:
     """How `train hopper` searches filter parameters."""
 
-    method: str = parameter(
-        "genetic",
-        "optimiser: the paper's genetic algorithm, SciPy's differential evolution, or CMA-ES (package cma)",
-        choices=("genetic", "differential_evolution", "cma"),
-    )
     individuals: int = parameter(1000, "in a generation", minimum=5, maximum=1_000_000)
     generations: int = parameter(20, "in all", minimum=1, maximum=100_000)
     seeds: tuple[int, ...] = parameter((0,), "runs with these seeds; the best is kept", minimum=0)

@@ -90,7 +90,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     if not len(samples.signals):
         raise UserError(f"{name}: no readings of imu/low_g or imu/high_g")
     fault = rest_fault(configuration, readings)
-    if fault is not None:
+    if fault:
         raise UserError(fault)
     standing = configuration.robot.standing_height_m
     start_ns = int(track.stamps_ns[0])

@@ -27,6 +27,7 @@ from hopper_estimation.model.configuration import HopperConfiguration, HopperTra
 from hopper_estimation.model.phases import APEX, DROP, EVENT, Array, Records, copied
 from hopper_estimation.training.filter_calibration import Trial, calibrated
 from onboard_estimation.base.workers import sharers
+from onboard_estimation.learning.optimisation.methods import genetic
 from onboard_estimation.learning.optimisation.minimise import minimise_seeds
 from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Result, Settings
 
@@ -250,7 +251,7 @@ def train_filter(
     def costs(population: Array) -> Array:
         return sharers().once(lambda: objective(population))
 
-    results = minimise_seeds(search.method, problem, costs, budget, search.seeds, progress)
+    results = minimise_seeds(genetic, problem, costs, budget, search.seeds, progress)
     best = min(results, key=lambda one: one.cost)
     parameters = objective.full(best.best[None])[0]
     return TrainedFilter(calibrated(configuration, estimator, parameters, trials), results, best, objective)

@@ -65,7 +65,6 @@ class HopperTraining:
         return {
             "cost": trained.best.cost,
             "cost_by_seed": {one.seed: one.cost for one in trained.results},
-            "method": trained.best.method,
             "evaluations": sum(one.evaluations for one in trained.results),
             "parameters": {one.name: float(value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)},
             "event_delay_s": dict(zip(EVENTS, entry.event_delay_s.tolist(), strict=True)),
@@ -178,7 +177,6 @@ def train_hopper(
         "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "version": version("onboard_estimation"),
         "trained": {name: {"cost": one.best.cost, "seed": one.best.seed} for name, one in filters.items()},
-        "method": search.method,
         "hops": sum(len(trial.hops.cycles) for trial in trials),
         "recordings": dict(zip(recordings, hashes, strict=True)),
     }

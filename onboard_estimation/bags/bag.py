@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ from onboard_estimation.bags.blocks import (
     MAX_BLOCK_BYTES,
     MAX_TIME_NS,
     BlockError,
-    BlockIndex,
     Connection,
     Storage,
     decompress,
@@ -74,7 +73,7 @@ class Block:
     topics
         (M,) int64: index into the topics asked for.
     log_times_ns, starts, lengths
-        (M,) int64, see `BlockIndex`.
+        (M,) int64, see `Storage.columns`.
     order
         (M,) int64: the message's place in the bag's log order, among all its messages.
     """
@@ -131,7 +130,6 @@ class Bag(ExitStack[None]):
         self.path = path
         self._stores: dict[str, Typestore | UserError] = {}
         self._held: OrderedDict[int, Block] = OrderedDict()
-        self._ranks: list[NDArray[np.int64]] | None = None
         self.callback(self._held.clear)
         try:
             files = open_files(path, self)
@@ -141,7 +139,12 @@ class Bag(ExitStack[None]):
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
             self._storages = files.storages
             self._connections, faults = choose_connections(files.storages)
-            self._blocks = list(assign_topics(files.storages, self._connections))
+            self._blocks = [
+                (storage, topics, index)
+                for storage, topics in assign_topics(files.storages, self._connections)
+                for index in storage.blocks
+            ]
+            self._starts = np.cumsum([0, *(index.count for _, _, index in self._blocks)])
             self._compressed_messages = False
             self._compressed_messages = files.metadata.compressed_messages or self._starts_compressed()
             self._summarise(files, faults)
@@ -175,8 +178,7 @@ class Bag(ExitStack[None]):
             A topic is not in the bag (says which are), or the files have changed since they were opened.
         """
         names = list(self.topics)
-        for number, rows in self._in_log_order(self._selected(self.places(topics))):
-            block = (self._load(number) if self._in_order else self._load_held(number)).at(rows)
+        for block in self._in_log_order(self.places(topics)):
             view, columns = block.buffer.data, (block.topics, block.log_times_ns, block.starts, block.lengths)
             for topic, time, start, length in zip(*(column.tolist() for column in columns), strict=True):
                 yield RawMessage(names[topic], time, bytes(view[start : start + length]))
@@ -186,8 +188,7 @@ class Bag(ExitStack[None]):
         numbers = self.places(topics)
         places = np.full(len(self.topics), -1, dtype=np.int64)
         places[numbers] = np.arange(len(numbers))
-        for number, rows in self._selected(numbers):
-            block = self._load(number).at(rows)
+        for block in self._in_file_order(numbers):
             yield replace(block, topics=places[block.topics])
 
     def deserialize(self, raw: RawMessage) -> Any:
@@ -253,49 +254,45 @@ class Bag(ExitStack[None]):
             raise UserError(f"{self.path} has no topic {', '.join(missing)}; it has: {there}")
         return np.array([names[name] for name in topics], dtype=np.int64)
 
-    def _selected(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """(block, its rows on these topics), in the order of the files."""
-        # One place more: messages of no known topic have the number -1.
-        wanted = np.zeros(len(self.topics) + 1, dtype=np.bool_)
-        wanted[numbers] = True
-        for number, block in enumerate(self._blocks):
-            rows = np.flatnonzero(wanted[block.topics])
-            if len(rows):
-                yield number, rows
+    def _in_file_order(self, numbers: NDArray[np.int64]) -> Iterator[Block]:
+        """The messages on these topics, block by block."""
+        for number, (_, topics, index) in enumerate(self._blocks):
+            if any(topics.get(connection) in numbers for connection in index.connections):
+                block = self._load(number)
+                yield block.at(np.flatnonzero(np.isin(block.topics, numbers)))
 
-    def _in_log_order(
-        self, selected: Iterator[tuple[int, NDArray[np.int64]]]
-    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        ranks, parts = self._log_order(), list(selected)
-        if self._in_order or not parts:
-            yield from parts
+    def _in_log_order(self, numbers: NDArray[np.int64]) -> Iterator[Block]:
+        """The same by log time."""
+        if self._disorder is None:
+            yield from self._in_file_order(numbers)
             return
-        numbers = np.repeat([number for number, _ in parts], [len(rows) for _, rows in parts])
-        rows = np.concatenate([rows for _, rows in parts])
-        order = np.argsort(np.concatenate([ranks[number][rows] for number, rows in parts]))
-        numbers, rows = numbers[order], rows[order]
-        for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers)) + 1):
-            yield int(numbers[run[0]]), rows[run]
+        topics, ranks = self._disorder
+        rows = np.flatnonzero(np.isin(topics, numbers))
+        rows = rows[np.argsort(ranks[rows])]
+        of = np.searchsorted(self._starts, rows, side="right") - 1
+        for run in filter(len, np.split(rows, np.flatnonzero(np.diff(of)) + 1)):
+            number = int(np.searchsorted(self._starts, run[0], side="right")) - 1
+            yield self._load_held(number).at(run - self._starts[number])
 
-    def _log_order(self) -> list[NDArray[np.int64]]:
-        """Per block, each message's place in the log order of the whole bag."""
-        if self._ranks is None:
-            times = np.concatenate([block.messages.log_times_ns for block in self._blocks])
-            self._in_order = bool(np.all(times[1:] >= times[:-1]))
-            ranks = np.arange(len(times))
-            if not self._in_order:
-                ranks[np.argsort(times, kind="stable")] = np.arange(len(times))
-            self._ranks = np.split(ranks, np.cumsum([len(block.topics) for block in self._blocks])[:-1])
-        return self._ranks
+    @cached_property
+    def _disorder(self) -> NDArray[np.int64] | None:
+        """(2, N) topics of all messages and their places in the log order; None where log times rise all through the
+        files, and nobody need know those of all at once.
+        """
+        spans = [index.span_ns for _, _, index in self._blocks]
+        if all(index.rises for _, _, index in self._blocks) and all(a[1] <= b[0] for a, b in pairwise(spans)):
+            return None
+        columns = [self._content(number)[1][:2] for number in range(len(self._blocks))]
+        topics, times = np.concatenate(columns, axis=1)
+        return np.array([topics, np.argsort(np.argsort(times, kind="stable"))])
 
     def _starts_compressed(self) -> bool:
         """Whether each message is compressed on its own, where no metadata tells: none of CDR starts as those do."""
-        number = next((number for number, block in enumerate(self._blocks) if len(block.topics)), None)
-        if number is None:
+        if not self._blocks:
             return False
-        first = self._load(number)
-        view = first.buffer.data
-        return all(view[start : start + len(ZSTD_MAGIC)] == ZSTD_MAGIC for start in first.starts[:_LOOKED_AT].tolist())
+        buffer, (_, _, starts, _) = self._content(0)
+        view = buffer.data
+        return all(view[start : start + len(ZSTD_MAGIC)] == ZSTD_MAGIC for start in starts[:_LOOKED_AT].tolist())
 
     def _load_held(self, number: int) -> Block:
         """A block's buffer; a few are held, because messages of neighbouring blocks may alternate in log order."""
@@ -307,31 +304,40 @@ class Bag(ExitStack[None]):
             self._held.popitem(last=False)
         return loaded
 
-    def _load(self, number: int) -> Block:
-        """All messages of a block."""
+    def _content(self, number: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """A block's buffer and columns, see `Storage.columns`, with topics (-1: none) in the place of connections."""
         storage, topics, index = self._blocks[number]
         # The file as the user knows it; what is read may be a copy.
         file = self.path.with_name(storage.name) if self.path.is_file() else self.path / storage.name
         try:
-            buffer = np.frombuffer(storage.load(index), dtype=np.uint8)
+            buffer = storage.load(index)
         except BlockError as error:
             raise UserError(f"{file} cannot be read any more: {error}") from error
-        block = Block(buffer, topics, index.log_times_ns, index.starts, index.lengths, self._log_order()[number])
-        if self._compressed_messages:
-            block = _decompress_messages(block)
-        if len(block.starts) and int((block.starts + block.lengths).max()) > len(block.buffer):
+        connections, *others = storage.columns(index, buffer)
+        if len(connections) != index.count or int((others[1] + others[2]).max()) > len(buffer):
             raise UserError(f"{file} cannot be read: it is damaged, or changed while it was read")
-        return block
+        found = np.full(len(connections), -1, dtype=np.int64)
+        for connection in index.connections:
+            found[connections == connection] = topics.get(connection, -1)
+        return np.frombuffer(buffer, dtype=np.uint8), np.array([found, *others])
+
+    def _load(self, number: int) -> Block:
+        """All messages of a block."""
+        buffer, (topics, times, starts, lengths) = self._content(number)
+        places = slice(self._starts[number], self._starts[number + 1])
+        order = np.arange(places.start, places.stop) if self._disorder is None else self._disorder[1, places]
+        block = Block(buffer, topics, times, starts, lengths, order)
+        return _decompress_messages(block) if self._compressed_messages else block
 
     def _summarise(self, files: BagFiles, faults: list[str]) -> None:
         """Topics, times and the sentence about damage."""
         counts = np.zeros(len(self._connections) + 1, dtype=np.int64)
         first, last = MAX_TIME_NS, 0
-        for block in self._blocks:
-            counts += np.bincount(block.topics + 1, minlength=len(counts))
-            times = block.messages.log_times_ns[block.topics >= 0]
-            if len(times):
-                first, last = min(first, int(times.min())), max(last, int(times.max()))
+        for _, topics, index in self._blocks:
+            for connection, (count, *ends) in index.connections.items():
+                counts[topics.get(connection, -1) + 1] += count
+                if connection in topics:
+                    first, last = min(first, ends[0]), max(last, ends[1])
         self.topics: Mapping[str, TopicInfo] = {
             name: TopicInfo(name, connection.message_type or "unknown", count)
             for (name, connection), count in zip(self._connections.items(), counts[1:].tolist(), strict=True)
@@ -390,20 +396,6 @@ def _joined(faults: list[str]) -> str:
     return first_of(faults, 4, "; ", "; and {} more faults")
 
 
-class IndexedBlock(NamedTuple):
-    """A block of a storage, and the topic of each of its messages.
-
-    Attributes
-    ----------
-    topics
-        (M,) int64: place of the topic in the bag; -1 where a message is on no topic that can be read.
-    """
-
-    storage: Storage
-    topics: NDArray[np.int64]
-    messages: BlockIndex
-
-
 def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:
     """The connection that stands for each topic, by name, and what speaks against it.
 
@@ -427,21 +419,19 @@ def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], 
 
 
 def _count(storage: Storage, connection: int) -> int:
-    return sum(int(np.count_nonzero(block.connections == connection)) for block in storage.blocks)
+    return sum(block.connections.get(connection, (0,))[0] for block in storage.blocks)
 
 
-def assign_topics(storages: list[Storage], chosen: Mapping[str, Connection]) -> Iterator[IndexedBlock]:
-    """Give each message the number of its topic among the chosen ones; -1 where it has none."""
+def assign_topics(
+    storages: list[Storage], chosen: Mapping[str, Connection]
+) -> Iterator[tuple[Storage, dict[int, int]]]:
+    """Each storage, and by its connections the number of the topic among the chosen ones, where there is one."""
     places = {name: place for place, name in enumerate(chosen)}
+    kinds = {name: (one.message_type, one.encoding) for name, one in chosen.items()}
     for storage in storages:
-        numbers = np.array(sorted(storage.connections), dtype=np.int64)
-        topics = np.full(len(numbers) + 1, -1, dtype=np.int64)
-        for row, number in enumerate(numbers.tolist()):
-            connection = storage.connections[number]
-            right = chosen[connection.topic]
-            if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
-                topics[row] = places[connection.topic]
-        for block in storage.blocks:
-            rows = np.searchsorted(numbers, block.connections)
-            known = np.append(numbers, -1)[rows] == block.connections
-            yield IndexedBlock(storage, np.where(known, topics[rows], -1), block)
+        topics = {
+            number: places[one.topic]
+            for number, one in storage.connections.items()
+            if (one.message_type, one.encoding) == kinds[one.topic]
+        }
+        yield storage, topics

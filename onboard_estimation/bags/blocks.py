@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zlib import crc32
 
 import lz4.frame  # type: ignore[import-untyped]
@@ -37,7 +37,7 @@ MAX_BLOCK_BYTES = 512 * 2**20
 """A chunk that holds more is not decompressed (rosbag2 writes chunks of about 1 MB)."""
 
 MAX_MESSAGES = 40_000_000
-"""Messages beyond are left unread, and the bag says so: 40 million take 1.3 GB of index."""
+"""Messages beyond are left unread, and the bag says so: where they are indexed one by one, 40 million take 1.3 GB."""
 
 MAX_TIME_NS = 2**63 - 1
 
@@ -83,25 +83,30 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """Where the messages of one block lie, in the order of the file. All arrays have the length M.
+    """What lies in one block of a storage.
 
     Attributes
     ----------
     connections
-        (M,) int64: the connection's number in its storage.
-    log_times_ns
-        (M,) int64: when it was recorded, nanoseconds since the epoch.
-    starts, lengths
-        (M,) int64: the serialised message in the block's buffer, bytes.
+        By the connection's number in its storage: how many messages, their first and last log time, nanoseconds.
+    count
+        Messages.
+    span_ns
+        First and last log time of all.
+    rises
+        Log times never fall.
     place
         Where its data lies, as the storage has it.
+    columns
+        As `Storage.columns` gives them; None: they are found anew, for those of a long recording fill the memory.
     """
 
-    connections: NDArray[np.int64]
-    log_times_ns: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    connections: Mapping[int, tuple[int, int, int]]
+    count: int
+    span_ns: tuple[int, int]
+    rises: bool
     place: Any
+    columns: NDArray[np.int64] | None = None
 
 
 def is_regular(path: Path) -> bool:
@@ -205,6 +210,7 @@ class Storage(ABC):
     faults: list[str] = field(default_factory=list)
     expected_messages: int | None = None
     message_count: int = 0
+    keeps_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self.size_bytes = self.readable_bytes = self.file.size
@@ -216,7 +222,7 @@ class Storage(ABC):
 
     @abstractmethod
     def load(self, block: BlockIndex) -> bytes | memoryview:
-        """The buffer that the `starts` of the block refer to.
+        """The buffer that the block's columns refer to.
 
         Raises
         ------
@@ -224,12 +230,24 @@ class Storage(ABC):
             The file has changed since it was opened.
         """
 
+    def columns(self, block: BlockIndex, buffer: bytes | memoryview) -> NDArray[np.int64]:
+        """(4, M) of the block's messages, in the order of the file, from its buffer: connection, log time (nanoseconds
+        since the epoch), start and length of the serialised message in the buffer, bytes.
+        """
+        assert block.columns is not None
+        return block.columns
+
     def add_block(self, columns: NDArray[np.int64], place: Any) -> None:
-        """Append a block, unless it is empty, from (4, M): connection, log time, start and length of its messages."""
-        connections, log_times_ns, starts, lengths = columns
-        if len(connections):
-            self.message_count += len(connections)
-            self.blocks.append(BlockIndex(connections, log_times_ns, starts, lengths, place))
+        """Append a block, unless it is empty, by its `columns`."""
+        numbers, times = columns[:2]
+        if not len(numbers):
+            return
+        self.message_count += len(numbers)
+        found = {number: times[numbers == number] for number in np.unique(numbers).tolist()}
+        told = {number: (len(one), int(one.min()), int(one.max())) for number, one in found.items()}
+        span_ns, rises = (int(times.min()), int(times.max())), bool((times[1:] >= times[:-1]).all())
+        kept = columns if self.keeps_columns else None
+        self.blocks.append(BlockIndex(told, len(numbers), span_ns, rises, place, kept))
 
     @property
     def full(self) -> bool:

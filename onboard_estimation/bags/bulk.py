@@ -76,7 +76,9 @@ class Column:
         return notes
 
 
-def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) -> dict[str, Column]:
+def read_channels(
+    bag: Bag, channels: Mapping[str, Channel], bulk: bool = True, unheard: Mapping[str, Channel] = {}
+) -> dict[str, Column]:
     """Read the topics as the channels describe them.
 
     Parameters
@@ -85,13 +87,16 @@ def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) 
         By the topic's name in the bag. A channel that is not required may be absent; its column is empty.
     bulk
         Read by NumPy where that is possible; False decodes every message on its own (for tests).
+    unheard
+        Others, of which only what became of their messages is told: their columns are empty.
 
     Raises
     ------
     UserError
         A required topic is missing, or a topic is of another type than its channel.
     """
-    present = {topic: channel for topic, channel in channels.items() if channel.required or topic in bag.topics}
+    asked = {**unheard, **channels}
+    present = {topic: channel for topic, channel in asked.items() if channel.required or topic in bag.topics}
     for topic, channel in present.items():
         found = bag.topics.get(topic)
         if found is not None and found.message_type != channel.message_type:
@@ -100,7 +105,7 @@ def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) 
             )
         if channel.message_type not in value_types():
             raise UserError(f"topic {topic}: messages of type {channel.message_type} cannot be measurements")
-    readers = {topic: _ChannelReader(bag, topic, channel, bulk) for topic, channel in channels.items()}
+    readers = {topic: _ChannelReader(bag, topic, one, bulk, topic in channels) for topic, one in asked.items()}
     names = list(present)
     for block in bag.blocks(names):
         for number, name in enumerate(names):
@@ -113,7 +118,7 @@ def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) 
 class _ChannelReader:
     """Collects one topic's messages, block by block."""
 
-    def __init__(self, bag: Bag, topic: str, channel: Channel, bulk: bool) -> None:
+    def __init__(self, bag: Bag, topic: str, channel: Channel, bulk: bool, kept: bool) -> None:
         self._bag = bag
         self._topic = topic
         self._channel = channel
@@ -122,7 +127,8 @@ class _ChannelReader:
         self._bulk = bulk and topic in bag.topics and bag.is_standard(topic)
         self._dimension: int | None = value_size(channel)
         # Filled from the start: parts that are joined at the end would take their memory twice.
-        self._room = bag.topics[topic].count if topic in bag.topics else 0
+        self._room = bag.topics[topic].count if kept and topic in bag.topics else 0
+        self._kept = kept
         self._taken = 0
         self._stamps, self._times, self._order = (np.empty(self._room, dtype=np.int64) for _ in range(3))
         self._values: Matrix | None = None
@@ -215,6 +221,8 @@ class _ChannelReader:
             self._tails[tail] += messages
 
     def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
+        if not self._kept:
+            return
         place = slice(self._taken, self._taken + len(rows))
         if self._values is None:
             self._values = np.empty((self._room, values.shape[1]))

@@ -74,8 +74,8 @@ def _overlap(storage: Storage, other: Storage) -> bool:
     """Whether more than half of the time of one file lies within that of the other."""
     if not (storage.blocks and other.blocks):
         return False
-    ends = [[edge(block.log_times_ns) for block in one.blocks] for one in (storage, other) for edge in (np.min, np.max)]
-    first, last, other_first, other_last = min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3])
+    spans = [list(zip(*(block.span_ns for block in one.blocks), strict=True)) for one in (storage, other)]
+    (first, last), (other_first, other_last) = ((min(firsts), max(lasts)) for firsts, lasts in spans)
     return bool(min(last, other_last) - max(first, other_first) > _SHARE * (last - first))
 
 
@@ -89,8 +89,8 @@ def _shares(storage: Storage, other: Storage) -> bool:
 
 def _times(storage: Storage) -> dict[str, NDArray[np.int64]]:
     """Log times of the messages on each topic."""
-    connections = np.concatenate([block.connections for block in storage.blocks])
-    times = np.concatenate([block.log_times_ns for block in storage.blocks])
+    columns = [storage.columns(block, storage.load(block))[:2] for block in storage.blocks]
+    connections, times = np.concatenate(columns, axis=1)
     found: dict[str, list[NDArray[np.int64]]] = {}
     for number, connection in storage.connections.items():
         found.setdefault(connection.topic, []).append(times[connections == number])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import struct
-from array import array
+from contextlib import suppress
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -20,6 +20,7 @@ from mcap.exceptions import McapError
 from mcap.opcode import Opcode
 from mcap.records import Channel, ChunkIndex, Footer, Schema, Statistics
 from mcap.stream_reader import StreamReader
+from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.bags.blocks import (
@@ -28,6 +29,7 @@ from onboard_estimation.bags.blocks import (
     MAX_MESSAGES,
     MAX_TIME_NS,
     BlockError,
+    BlockIndex,
     ChunkedStorage,
     Connection,
     FileBytes,
@@ -60,6 +62,8 @@ _MAX_INDEX_BYTES = 256 * 2**20
 
 class McapStorage(ChunkedStorage):
     """The messages of one MCAP file, which starts as such does."""
+
+    keeps_columns = False
 
     def __init__(self, file: FileBytes) -> None:
         super().__init__(file)
@@ -138,20 +142,12 @@ class McapStorage(ChunkedStorage):
 
     def _messages(self, buffer: memoryview, position: int, most: int) -> tuple[NDArray[np.int64], int]:
         """What `add_block` takes of up to `most` whole messages that follow each other, and the place after them."""
-        places = array("q")
-        unpack, last = RECORD.unpack_from, len(buffer) - _HEAD_BYTES
-        room = len(buffer) - RECORD.size
-        while position <= last and most:
-            # Every message of a recording passes here, so nothing is done but what each of them needs.
-            opcode, size = unpack(buffer, position)
-            if opcode != 5 or not _MESSAGE_HEADER_BYTES <= size <= room - position:
-                break
-            places.append(position)
-            position += 9 + size
-            most -= 1
-        starts = np.frombuffer(places, dtype=np.int64)
+        content = np.frombuffer(buffer, dtype=np.uint8)
+        places = np.empty(min(most, len(buffer) // _HEAD_BYTES), dtype=np.int64)
+        count, position = _follow(content, position, places)
+        starts = places[:count]
         lengths = np.diff(starts, append=position)
-        heads = gather(np.frombuffer(buffer, dtype=np.uint8), starts, _HEAD_BYTES)
+        heads = gather(content, starts, _HEAD_BYTES)
         numbers, times = heads[:, 9:11].copy().view("<u2")[:, 0], heads[:, 15:23].copy().view("<u8")[:, 0]
         timed = times <= MAX_TIME_NS
         self._timeless += int(np.count_nonzero(~timed))
@@ -195,6 +191,12 @@ class McapStorage(ChunkedStorage):
         (length,) = _U64.unpack_from(content, name_end)
         start = head + name_end + _U64.size
         return Span(start, min(start + length, end), compression, size, crc) if start + length <= stop else None
+
+    def columns(self, block: BlockIndex, buffer: bytes | memoryview) -> NDArray[np.int64]:
+        found: list[NDArray[np.int64]] = []
+        with suppress(BlockError):  # was told when it was indexed
+            self.walk_chunk(memoryview(buffer), cut=True, found=found)
+        return np.concatenate(found, axis=1)
 
     def walk_chunk(self, buffer: memoryview, cut: bool, found: list[NDArray[np.int64]]) -> None:
         position, end = 0, len(buffer)
@@ -241,6 +243,25 @@ class McapStorage(ChunkedStorage):
             schema.encoding,
             channel.metadata.get("offered_qos_profiles", ""),
         )
+
+
+@njit(cache=True)
+def _follow(content: NDArray[np.uint8], position: int, places: NDArray[np.int64]) -> tuple[int, int]:
+    """Into `places` where whole messages start that follow each other from a position on: how many, and where they end.
+
+    Every message of a recording passes here: compiled, an hour of a fast robot takes a tenth of a second.
+    """
+    count = 0
+    while count < len(places) and position + _HEAD_BYTES <= len(content) and content[position] == 5:
+        size = np.uint64(0)
+        for byte in range(8):
+            size |= np.uint64(content[position + 1 + byte]) << np.uint64(8 * byte)
+        if size < np.uint64(_MESSAGE_HEADER_BYTES) or size > np.uint64(len(content) - position - 9):
+            break
+        places[count] = position
+        count += 1
+        position += 9 + int(np.int64(size))
+    return count, position
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class SqliteStorage(Storage):
         except sqlite3.Error as error:
             raise BlockError(f"it changed while it was read ({error})") from error
         self.file.check()
-        if [len(piece) for piece in pieces] != block.lengths.tolist():
+        if block.columns is None or [len(piece) for piece in pieces] != block.columns[3].tolist():
             raise BlockError("it changed while it was read")
         return b"".join(pieces)
 
@@ -234,7 +234,7 @@ class SqliteStorage(Storage):
         for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(blocks)) + 1):
             self._add_rows(rows[part], int(part[0]) if len(part) else 0)
         # What a database holds beside its messages is small.
-        self.readable_bytes = sum(int(block.lengths.sum()) for block in self.blocks)
+        self.readable_bytes = int(rows[:, 2].sum())
 
     def _add_rows(self, rows: NDArray[np.int64], first: int) -> None:
         """A block from rows (topic, time, length)."""

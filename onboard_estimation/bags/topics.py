@@ -43,6 +43,8 @@ class TopicMatch:
         What the reader must know of the choice, one sentence each.
     held
         Channel of each topic found of what else is known of the truth, see `TruthSpecification`.
+    unheard
+        Channel of each topic found to which nobody listens: what becomes of its messages is said all the same.
     """
 
     namespace: str
@@ -53,6 +55,7 @@ class TopicMatch:
     rivals: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     held: Mapping[str, Channel] = field(default_factory=dict)
+    unheard: Mapping[str, Channel] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:

@@ -32,11 +32,11 @@ _LONGEST_GAP_S = 0.1
 """Between two transforms that are interpolated, where those of another frame give the stamps."""
 
 
-def read_topics(bag: Bag, channels: Mapping[str, Channel]) -> dict[str, Column]:
+def read_topics(bag: Bag, channels: Mapping[str, Channel], unheard: Mapping[str, Channel] = {}) -> dict[str, Column]:
     """As `read_channels`, of frames as well. Raises as that and `read_frames` do."""
     frames = [topic for topic in channels if topic not in bag.topics and is_frame(topic, bag.topics)]
     others = {topic: channel for topic, channel in channels.items() if topic not in frames}
-    return {**read_frames(bag, frames), **read_channels(bag, others)}
+    return {**read_frames(bag, frames), **read_channels(bag, others, unheard=unheard)}
 
 
 def read_frames(bag: Bag, names: Sequence[str]) -> dict[str, Column]:

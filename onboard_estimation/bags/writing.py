@@ -27,7 +27,7 @@ from mcap.writer import CompressionType
 from mcap.writer import Writer as McapFile
 from numpy.typing import NDArray
 from rosbags.interfaces import Connection, MessageDefinitionFormat, Qos
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
 from rosbags.serde import SerdeError
 
@@ -63,6 +63,8 @@ class BagWriter:
         Goes into the bag's metadata, where `ros2 bag info` shows it and `Bag.custom_data` finds it again.
     grows
         The bag lies at its place while it is written, and whatever was flushed can be read.
+    packed
+        Chunks are compressed (zstd), of `mcap`.
 
     Raises
     ------
@@ -76,6 +78,7 @@ class BagWriter:
         storage: str = "mcap",
         custom_data: Mapping[str, str] | None = None,
         grows: bool = False,
+        packed: bool = False,
     ) -> None:
         self.path = Path(path)
         self.message_count = self.size_bytes = 0
@@ -93,6 +96,8 @@ class BagWriter:
                 place = stack.enter_context(new_folder(self.path))
                 place.rmdir()  # rosbags makes it itself
             self._writer = _Writer(place, version=_METADATA_VERSION, storage_plugin=_PLUGINS[storage])
+            if packed:
+                self._writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
             for key, value in (custom_data or {}).items():
                 self._writer.set_custom_data(key, value)
             self._writer.open()
@@ -223,10 +228,11 @@ class BagWriter:
 class _Mcap:
     """Storage of `rosbags`' writer on the `mcap` package: with publication times, checksums, and flushes."""
 
-    def __init__(self, path: Path, compression: Any) -> None:
+    def __init__(self, path: Path, compression: CompressionMode) -> None:
         self.path = path / f"{path.name}.mcap"
         self._file = self.path.open("xb", _BUFFER_BYTES)
-        self._mcap = McapFile(self._file, compression=CompressionType.NONE)
+        kind = CompressionType.ZSTD if compression == CompressionMode.STORAGE else CompressionType.NONE
+        self._mcap = McapFile(self._file, compression=kind)
         self._mcap.start("ros2", "onboard_estimation")
         self._schemas: dict[str, int] = {}
         self._channels: dict[int, int] = {}

@@ -2,7 +2,7 @@
 
 numba's cache looks only at the file of the compiled function. A change in a function that it calls from another file
 goes unnoticed, and the old machine code runs on. So the folder's name holds a hash of all that kernels depend on, and
-numba is told before it compiles anything. The folder is found in this order:
+numba is told when it is imported. The folder is found in this order:
 
 1. `ONBOARD_ESTIMATION_CACHE_DIR`
 2. `NUMBA_CACHE_DIR`, if the user set it
@@ -25,6 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.abc import MetaPathFinder
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,6 +72,23 @@ def configure() -> Path:
         packages={module.partition(".")[0] for module, _ in _modules()},
     )
     return folder
+
+
+def configure_for_numba() -> None:
+    """`configure` when numba is imported, now where it is already: to choose the folder takes as long as a command."""
+    if "numba" in sys.modules:
+        configure()
+    else:
+        sys.meta_path.insert(0, _BeforeNumba())
+
+
+class _BeforeNumba(MetaPathFinder):
+    """Finds nothing, but is asked."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "numba":
+            sys.meta_path.remove(self)
+            configure()
 
 
 def cache_folder(name: str) -> Path | None:

@@ -128,8 +128,8 @@ class Block(NamedTuple):
 
     def rows(self, start: int, stop: int) -> Block:
         """Some of them, that follow each other."""
-        kinds, stamps_ns, values = (column[start:stop] for column in self[2:])
-        return self._replace(kinds=kinds, stamps_ns=stamps_ns, values=values)
+        part = slice(start, stop)
+        return Block(self.sensors, self.sizes, self.kinds[part], self.stamps_ns[part], self.values[part])
 
     def measurement(self, number: int) -> Measurement:
         """One of them."""
@@ -166,7 +166,7 @@ class FilteredBlock(NamedTuple):
     ----------
     state
         After them.
-    count
+    taken
         How many they are, from the first of the block; the last of them gave an estimate.
     made_of
         (E,) int64, rising: number of the reading that each estimate came with.
@@ -179,7 +179,7 @@ class FilteredBlock(NamedTuple):
     """
 
     state: Any
-    count: int
+    taken: int
     made_of: NDArray[np.int64]
     means: Matrix
     covariances: NDArray[np.float64]

@@ -31,10 +31,9 @@ from onboard_estimation.contract.trained import ReportTable
 from onboard_estimation.judging.options import EvaluateOptions, TuningSettings
 from onboard_estimation.judging.simulated_bags import SimulatedRun
 from onboard_estimation.judging.sources import load_configuration
-from onboard_estimation.learning.optimisation.methods import GRADIENT
+from onboard_estimation.learning.optimisation.methods import gradient
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import (
-    FEWEST_INDIVIDUALS,
     LINEAR,
     LOG,
     Problem,
@@ -207,7 +206,6 @@ _PULL = 5e-4
 _COUNT_TOLERANCE = 0.05
 _ASTRAY = 30.0
 """Mean NEES per degree of freedom, of a run after tuning: the filter is lost there, whatever its noise."""
-_STEP = 0.12
 _TOGETHER = (1.0 / 30.0, 0.1, 1.0 / 3.0, 1.0, 3.0, 10.0, 30.0)
 """Common factors of all parameters, tried first: noise is often wrong as a whole."""
 _NO_SCORE = (UserError, ArithmeticError, ValueError)
@@ -290,7 +288,6 @@ class Tuning:
         """All of it, for JSON."""
         return {
             "by": self.settings.by,
-            "method": self.settings.method,
             "parameters": {
                 one.name: {"before": one.value, "after": self.values[one.name], "unit": one.unit} for one in self.chosen
             },
@@ -390,19 +387,16 @@ class _Search:
         """(n,) the candidate of least cost on these recordings."""
         begun = self._scaled(names)
         tell(0.1, "each by itself")
-        count, method = len(self.chosen), self.settings.method
-        batch = 2 * count + 1 if method == GRADIENT else max(8, 4 + math.ceil(3.0 * math.log(count)))
+        batch = 2 * len(self.chosen) + 1
         generations = max(2, self.settings.evaluations // batch)
-        settings = Settings(max(batch, FEWEST_INDIVIDUALS), generations, self.settings.seed, initial_step=_STEP)
-        if method == "cma" and count == 1:  # which has no use for a single parameter
-            method = "differential_evolution"
+        settings = Settings(generations=generations)
 
         def told(progress: Progress) -> None:
             done = f"candidate {progress.generation * batch}, score {progress.best_cost:.4f}"
             tell(0.1 + 0.9 * progress.share, done)
 
         problem = problem_of(self.chosen)
-        found = minimise(method, problem, lambda rows: self.costs(rows, names), settings, told, initial=begun).best
+        found = minimise(gradient, problem, lambda rows: self.costs(rows, names), settings, told, initial=begun).best
         # What it began with may still be the best.
         both = np.vstack([[one.start for one in self.chosen], begun, found])
         return np.asarray(both[int(np.argmin(self.costs(both, names)))])

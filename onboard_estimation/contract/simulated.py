@@ -101,10 +101,13 @@ class Simulated(Capability[Configuration]):
     ----------
     scenarios
         What it can simulate, by name; the first is the default.
+    real_rates
+        The scenario whose sensors come as often as the real robot's; empty: the first.
     """
 
     ability = "simulator"
     scenarios: Mapping[str, Scenario]
+    real_rates: str = ""
 
     @abstractmethod
     def simulate(

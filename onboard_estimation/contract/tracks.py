@@ -209,6 +209,9 @@ class _Nothing:
 
 Integers = NDArray[np.int64]
 
+_AT_ONCE = 8192
+"""Instants, of which all that is computed fits a processor's cache."""
+
 
 def interpolate(
     stamps_ns: Integers, values: Rows, at_ns: Integers, longest_gap_ns: int
@@ -224,17 +227,20 @@ def interpolate(
     longest_gap_ns
         Between two messages that are interpolated. One at the very instant is taken as it is.
     """
-    after = np.minimum(np.searchsorted(stamps_ns, at_ns), len(stamps_ns) - 1)
-    before = np.maximum(after - 1, 0)
-    exact, gap_ns = stamps_ns[after] == at_ns, stamps_ns[after] - stamps_ns[before]
-    inside = (at_ns >= stamps_ns[0]) & (at_ns <= stamps_ns[-1])
-    valid: NDArray[np.bool_] = inside & (exact | (gap_ns <= longest_gap_ns))
-    share = np.where(exact, 1.0, (at_ns - stamps_ns[before]) / np.maximum(gap_ns, 1))[valid, None]
-    first, second = values[before[valid]], values[after[valid]]
-    out = np.full((len(at_ns), values.shape[1]), np.nan)
-    out[valid, :3] = (1.0 - share) * first[:, :3] + share * second[:, :3]
-    if values.shape[1] == 7:
-        out[valid, 3:] = _rotations_between(first[:, 3:], second[:, 3:], share)
+    out, valid = np.full((len(at_ns), values.shape[1]), np.nan), np.zeros(len(at_ns), dtype=np.bool_)
+    for start in range(0, len(at_ns), _AT_ONCE):
+        at = at_ns[start : start + _AT_ONCE]
+        after = np.minimum(np.searchsorted(stamps_ns, at), len(stamps_ns) - 1)
+        before = np.maximum(after - 1, 0)
+        exact, gap_ns = stamps_ns[after] == at, stamps_ns[after] - stamps_ns[before]
+        known = (at >= stamps_ns[0]) & (at <= stamps_ns[-1]) & (exact | (gap_ns <= longest_gap_ns))
+        share = np.where(exact, 1.0, (at - stamps_ns[before]) / np.maximum(gap_ns, 1))[known, None]
+        first, second = values[before[known]], values[after[known]]
+        found = (1.0 - share) * first + share * second
+        if values.shape[1] == 7:
+            found[:, 3:] = _rotations_between(first[:, 3:], second[:, 3:], share)
+        rows = start + np.flatnonzero(known)
+        out[rows], valid[rows] = found, True
     return out, valid
 
 

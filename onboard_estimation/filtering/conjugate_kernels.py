@@ -91,6 +91,29 @@ def multiply(
 
 
 @njit(cache=True, error_model="numpy", fastmath=_SUMS)
+def write_out(
+    matrices: Array, losses: tuple[Array, ...], lineages: Indices, scales: Array, count: int, out: Array
+) -> None:
+    """Into `out` (K, M, M) what C is, see `multiply`, of the K particles of `lineages`, of `count` losses."""
+    m = out.shape[1]
+    for i in range(out.shape[0]):
+        matrix, written = matrices[lineages[0, i]], out[i]
+        for row in range(m):
+            for j in range(m):
+                written[row, j] = scales[0] * matrix[row, j]
+        for k in range(count):
+            vector = losses[k][lineages[k + 1, i]]
+            for row in range(m):
+                share = scales[k + 1] * vector[row]
+                for j in range(m):
+                    written[row, j] -= share * vector[j]
+        # Forgetting would let what is not symmetric by rounding grow without end.
+        for row in range(m):
+            for j in range(row):
+                written[row, j] = written[j, row] = 0.5 * (written[row, j] + written[j, row])
+
+
+@njit(cache=True, error_model="numpy", fastmath=_SUMS)
 def row_products(rows: Array, vectors: Array, out: Array) -> None:
     """Into `out` (N, p) the products of `rows` (N, p, M) with `vectors` (N, M)."""
     m = vectors.shape[1]

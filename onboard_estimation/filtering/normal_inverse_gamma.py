@@ -292,9 +292,13 @@ class FixedPrior:
 def _multiplied(statistics: Statistics, vectors: Array) -> Array:
     """(N, M) each particle's C times its row of `vectors` (N, M)."""
     out = np.empty_like(vectors)
-    losses = statistics.losses + (vectors,) * (2 * FOLDED_LOSSES - len(statistics.losses))
-    kernels.multiply(statistics.matrices, losses, statistics.lineages, statistics.scales, vectors, out)
+    kernels.multiply(statistics.matrices, _padded(statistics), statistics.lineages, statistics.scales, vectors, out)
     return out
+
+
+def _padded(statistics: Statistics) -> tuple[Array, ...]:
+    """The losses, and what nobody looks at up to the length that kernels are compiled for."""
+    return statistics.losses + (statistics.matrices[0],) * (2 * FOLDED_LOSSES - len(statistics.losses))
 
 
 def _descended(statistics: Statistics, ancestors: Indices) -> Statistics:
@@ -331,11 +335,7 @@ def _folded(statistics: Statistics) -> Statistics:
 
 def _written_out(statistics: Statistics, count: int, particles: Indices) -> Array:
     """(B, M, M) the matrices of so many particles with their oldest `count` losses."""
-    lineages, scales = statistics.lineages[:, particles], statistics.scales
-    matrices = scales[0] * statistics.matrices[lineages[0]]
-    if count:
-        losses = zip(statistics.losses[:count], lineages[1:], strict=False)
-        factors = np.stack([loss[lineage] for loss, lineage in losses], axis=1)
-        matrices -= (factors * scales[1 : count + 1, None]).transpose(0, 2, 1) @ factors
-    # Forgetting would let what is not symmetric by rounding grow without end.
-    return np.asarray(0.5 * (matrices + matrices.transpose(0, 2, 1)))
+    lineages = statistics.lineages.take(particles, axis=1)
+    out = np.empty((len(particles), *statistics.matrices.shape[1:]))
+    kernels.write_out(statistics.matrices, _padded(statistics), lineages, statistics.scales, count, out)
+    return out

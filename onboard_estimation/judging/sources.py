@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, open_bag
-from onboard_estimation.bags.bulk import Column, read_channels
+from onboard_estimation.bags.bulk import Column
 from onboard_estimation.bags.other_poses import unread_poses
 from onboard_estimation.bags.topics import (
     TRUTH,
@@ -143,13 +143,7 @@ def read_bag(
                 Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
         recording = load_recording(bag, robot, read, options)
-        # Dead messages are said also where these estimators do not listen: another one does.
-        others = {
-            topic: one
-            for topic, one in match.channels.items()
-            if topic not in read.channels and bag.types[topic] == one.message_type
-        }
-        notes = [*recording.notes, *losses(read_channels(bag, others))]
+        notes = list(recording.notes)
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
     if options.config and (unused := sections_of_others(options.config, [_node(robot, options)])):
@@ -179,7 +173,10 @@ def _listened(
     if what_if != WhatIf():
         return match
     used = {one.sensor for one in _heard(robot, configuration, estimators)}
-    return replace(match, channels={topic: one for topic, one in match.channels.items() if one.sensor in used})
+    heard = {topic: one for topic, one in match.channels.items() if one.sensor in used}
+    # Dead messages are said also where these estimators do not listen: another one does.
+    unheard = {topic: one for topic, one in match.channels.items() if topic not in heard}
+    return replace(match, channels=heard, unheard=unheard)
 
 
 def _heard(robot: Robot, configuration: Any, estimators: Sequence[str]) -> set[Channel]:
@@ -419,8 +416,11 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
 def _read(bag: Bag, robot: Robot, match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
     """The topics that were found, and what must be said of the bag and of them; UserError where types are others."""
     refuse_wrong_types(robot.name, match, bag.types)
-    columns = read_topics(bag, {**match.channels, **match.truth, **match.held})
-    return columns, [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns)]
+    unheard = {topic: one for topic, one in match.unheard.items() if bag.types[topic] == one.message_type}
+    read = read_topics(bag, {**match.channels, **match.truth, **match.held}, unheard)
+    columns = {topic: column for topic, column in read.items() if topic not in unheard}
+    lost = losses(columns) + losses({topic: read[topic] for topic in unheard})
+    return columns, [*match.notes, *([bag.damage] if bag.damage else []), *lost]
 
 
 def _known(

@@ -58,8 +58,6 @@ class Driver:
     takes
         Which of `seed`, `imu_rate_hz`, `duration_s`, `publish_truth`, `truth_topics`, `control`, `scenario`, `variant`;
         None: all.
-    plays
-        In the place of a simulation it can play a bag: the launch argument `bag`, its parameter of that name.
     knows_robot
         It takes the robot's parameter file though it does not simulate.
     moved
@@ -75,7 +73,6 @@ class Driver:
     measures: bool = True
     simulates: bool = False
     takes: tuple[str, ...] | None = None
-    plays: bool = False
     knows_robot: bool = False
     moved: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
@@ -139,10 +136,9 @@ class RobotLaunch:
         """The robot itself, simulated, or as a bag plays it; Ctrl-C ends it."""
         others = [name for name in self._drivers() if name not in ("simulated", "hardware")]
         sources = [*(["simulated"] if self.scenarios else []), "hardware", *others, "bag"]
-        playing = ["bag", *(name for name in others if any(one.plays for one in self.drivers[name]))]
         arguments = [
             _declared("source", sources[0], "where the measurements come from", sources),
-            _declared("bag", "", f"bag to play, with {' or '.join(f'source:={name}' for name in playing)}"),
+            _declared("bag", "", "bag to play, with source:=bag"),
             _declared("rate", "1.0", "times real time, of the bag"),
             *self._common(),
         ]
@@ -216,7 +212,7 @@ class RobotLaunch:
         drivers = () if values.get("drivers") == "false" else self._drivers().get(source, ())
         if source == "bag" and not bag:
             raise RuntimeError("source:=bag needs bag:=<bag to play>")
-        if (source == "bag" or any(one.plays for one in drivers)) and bag and not Path(bag).exists():
+        if source == "bag" and not Path(bag).exists():
             raise RuntimeError(f"{bag} does not exist")
         simulates = any(one.simulates for one in drivers)
         if control == "estimate" and not simulates:
@@ -283,8 +279,7 @@ class RobotLaunch:
             **{parameter: values[name] for parameter, name in chosen.items() if values.get(name)},
         }
         taken = {name: one for name, one in simulated.items() if driver.takes is None or name in driver.takes}
-        played = {"bag": values["bag"]} if driver.plays and values["bag"] else {}
-        return {**driver.parameters, **taken, **played}
+        return {**driver.parameters, **taken}
 
     def _own_files(self, drivers: Sequence[Driver]) -> list[str]:
         return [self._beside(one.file) for one in drivers if one.file]
@@ -414,7 +409,7 @@ def _files_of(values: dict[str, str], *names: str) -> list[str]:
 
 def _source_of(values: dict[str, str], drivers: Sequence[Driver]) -> str:
     """What a recording of this is a recording of: a simulated robot stays simulated when its bag is played again."""
-    if values.get("bag") and (values.get("source", "bag") == "bag" or any(one.plays for one in drivers)):
+    if values.get("bag") and values.get("source", "bag") == "bag":
         from onboard_estimation.bags.bag import Bag  # only where a bag is there
 
         with Bag(Path(values["bag"])) as bag:

@@ -47,7 +47,11 @@ class Losses:
 
     def listen(self, node: Any, kind: Any, topic: str, qos: Any, take: Callable[[Any, Mapping[str, Any]], None]) -> Any:
         """Subscribe; `take` gets messages, serialised, with what rclpy knows of each, which it has to let `see`."""
-        subscription = node.create_subscription(kind, topic, WithInformation(take), qos, raw=True)
+        # An executor that waits for a subscription's events is woken by its messages as well.
+        callbacks = event_callbacks() if node.silent else None
+        subscription = node.create_subscription(
+            kind, topic, WithInformation(take), qos, raw=True, event_callbacks=callbacks
+        )
         self._listening = node, subscription
         return subscription
 
@@ -58,6 +62,9 @@ class Losses:
             self._go_by_events()
             return
         self.count = self.count or 0
+        if len(self._newest) == 1 and number == self._newest[0][0] + 1 and sent_ns >= self._newest[0][1]:
+            self._newest[0] = number, sent_ns  # as nearly all are
+            return
         # Most of what is newer by far is of another publisher: nobody sends so many in so short a time.
         places = [
             place
@@ -76,11 +83,7 @@ class Losses:
         if self._listening is None or self._newest:
             return
         (node, subscription), self._listening = self._listening, None
-        try:
-            from rclpy import event_handler as events
-        except ImportError:  # ROS 2 Humble
-            from rclpy import qos_event as events
-        callbacks = events.SubscriptionEventCallbacks(message_lost=self._take_event, use_default_callbacks=False)
+        callbacks = event_callbacks(message_lost=self._take_event)
         try:
             handlers = callbacks.create_event_handlers(
                 node.default_callback_group, subscription.handle, subscription.topic_name
@@ -96,6 +99,15 @@ class Losses:
 
     def _take_event(self, status: Any) -> None:
         self.count = int(status.total_count)
+
+
+def event_callbacks(**callbacks: Callable[[Any], None]) -> Any:
+    """Of a subscription, and no others."""
+    try:
+        from rclpy import event_handler as events
+    except ImportError:  # ROS 2 Humble
+        from rclpy import qos_event as events
+    return events.SubscriptionEventCallbacks(**callbacks, use_default_callbacks=False)
 
 
 class WithInformation:

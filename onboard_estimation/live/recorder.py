@@ -1,8 +1,9 @@
 """Recording topics into a bag: raw messages as they came, each with its time of reception and of publication.
 
-One thread receives (rclpy's executor), one writes, with a queue between them, so that a slow disk does not make
-subscriptions overflow. Also a node for launch files: `recorder`, with the parameters `output`, `storage`, `topics`,
-`regex`, `exclude_regex` and `all`, and `source`: what made the messages (`simulated`), for the bag's metadata.
+One thread reads out what has arrived, again and again, and one writes, with a queue between them, so that a slow disk
+does not make subscriptions overflow; no message wakes the node. Also a node for launch files: `recorder`, with the
+parameters `output`, `storage`, `topics`, `regex`, `exclude_regex` and `all`, and `source`: what made the messages
+(`simulated`), for the bag's metadata.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from onboard_estimation.live.discovery import absolute, is_hidden, publishers
 from onboard_estimation.live.losses import Losses
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
+from onboard_estimation.live.read_out import Raw, read_out
 from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
 
 _SEARCH_PERIOD_S = 0.1
 _WRITE_PERIOD_S = 0.02
-_ROUND_S = 0.005
-_DRAINED_S = 2.0
+_READ_PERIOD_S = 0.005
 _TYPE = re.compile(r"[a-z][a-z0-9_]*/msg/[A-Za-z]\w*", re.ASCII)
 
 
@@ -105,16 +106,23 @@ class Recorder:
     """Subscribes to what a selection takes, also what appears later, and writes it into a bag.
 
     `run` writes; the node has to be spun by another thread meanwhile.
+
+    Parameters
+    ----------
+    node
+        A `QuietNode`.
     """
 
     def __init__(self, node: Any, bag: BagWriter, selection: Selection) -> None:
         self.recorded = Recorded()
         self._node = node
+        node.silent = Raw()
         self._bag = bag
         self._selection = selection
         self._queue: deque[tuple[tuple[str, str], int, int, bytes]] = deque()
         self._topics: dict[str, _Topic] = {}
         self._refused: set[str] = set()
+        self._over = threading.Event()
         self._simulated_time = bool(node.get_parameter("use_sim_time").value)
 
     def run(self, stop: StopRequest, show: Callable[[Recorded], None] = lambda recorded: None) -> None:
@@ -127,6 +135,8 @@ class Recorder:
         """
         started = searched = time.monotonic()
         self._search()
+        reading = threading.Thread(target=self._read, name="reading", daemon=True)
+        reading.start()
         try:
             while not stop:
                 now = time.monotonic()
@@ -137,8 +147,10 @@ class Recorder:
                 self.recorded.duration_s = now - started
                 show(self.recorded)
                 time.sleep(_WRITE_PERIOD_S)
+            self._end(reading)
             self._finish()
         except UserError as error:
+            self._end(reading)
             self._bag.abort()
             taken = self.recorded.message_count + len(self._queue)
             raise UserError(f"{error}; {_readable(self._bag.path)} of {taken} messages can be read from it") from error
@@ -147,8 +159,12 @@ class Recorder:
         """Topics that were asked for by name and have not appeared."""
         return [topic for topic in self._selection.topics if topic not in self._topics]
 
+    def _end(self, reading: threading.Thread) -> None:
+        """Once what had arrived by now was read."""
+        self._over.set()
+        reading.join()
+
     def _finish(self) -> None:
-        self._drain()
         for topic in self._topics.values():
             self._node.destroy_subscription(topic.subscription)
         self._write()
@@ -158,22 +174,15 @@ class Recorder:
         counted = [one.count for one in losses if one.count is not None]
         self.recorded.lost = sum(counted) if counted and all(one.are_counted for one in losses) else None
 
-    def _drain(self) -> None:
-        """Return when the executor has taken what had arrived before: a round of it found nothing of that any more."""
-        from rclpy.clock import Clock, ClockType
-
-        topics, counts, drained = list(self._topics.values()), [-1], threading.Event()
-        for topic in topics:
-            topic.asked_ns = time.time_ns()
-
-        def look() -> None:
-            counts.append(sum(topic.early for topic in topics))
-            if counts[-1] == counts[-2]:
-                drained.set()
-
-        timer = self._node.create_timer(_ROUND_S, look, clock=Clock(clock_type=ClockType.STEADY_TIME))
-        drained.wait(_DRAINED_S)
-        self._node.destroy_timer(timer)
+    def _read(self) -> None:
+        """Read out all topics until the end, and what had arrived by then."""
+        while True:
+            ends = self._over.wait(_READ_PERIOD_S)
+            for topic in list(self._topics.values()):
+                for data, information in read_out(topic.subscription, RECORDING_DEPTH):
+                    topic.receive(data, information)
+            if ends:
+                return
 
     def _search(self) -> None:
         """Subscribe to topics that have appeared."""
@@ -205,10 +214,11 @@ class Recorder:
         if len({(offer.reliability, offer.durability) for offer in offers}) > 1:
             self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
         stamp = self._stamp if self._simulated_time else None
-        topic = self._topics[name] = _Topic(self._queue.append, (name, message_type), stamp)
+        topic = _Topic(self._queue.append, (name, message_type), stamp)
         qos = matching(endpoints, RECORDING_DEPTH)
         topic.subscription = topic.losses.listen(self._node, kind, name, qos, topic.receive)
         self.recorded.counts[name] = 0
+        self._topics[name] = topic
 
     def _stamp(self) -> int:
         return int(self._node.get_clock().now().nanoseconds)
@@ -240,8 +250,6 @@ class _Topic:
 
     def __init__(self, put: Callable[[Any], None], named: tuple[str, str], stamp: Callable[[], int] | None) -> None:
         self.losses = Losses()
-        self.early = 0  # messages taken that had arrived before the end was asked for
-        self.asked_ns: int | None = None
         self._put = put
         self._named = named  # topic and type
         self._stamp = stamp
@@ -251,8 +259,6 @@ class _Topic:
         """Take a message."""
         self.losses.see(information)
         arrived = information.get("received_timestamp") or time.time_ns()
-        if self.asked_ns is None or arrived < self.asked_ns:
-            self.early += 1
         received = arrived if self._stamp is None else self._stamp()
         published = information.get("source_timestamp") or received
         self._put((self._named, max(received, 0), max(published, 0), bytes(data)))

@@ -44,9 +44,9 @@ def graph_node(name: str, **options: Any) -> Iterator[Any]:
 def spun_node(name: str, arguments: list[str] | None, **options: Any) -> Iterator[Any]:
     """One that is not hidden, with arguments of a command line: `--ros-args ...`. Raises as `graph_node` does."""
     with ros_context(arguments):
-        from rclpy.node import Node
+        from onboard_estimation.live.read_out import QuietNode
 
-        node = Node(name, **options)
+        node = QuietNode(name, **options)
         with spin_beside(node):
             yield node
 

@@ -8,22 +8,22 @@ as it may, and readings gather.
 
 from __future__ import annotations
 
-import heapq
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
-from rclpy.subscription import Subscription
 
 from onboard_estimation.base.measurement import Channel, Measurement
 from onboard_estimation.live.discovery import names_of, publishers
 from onboard_estimation.live.losses import KEPT, Losses
 from onboard_estimation.live.messages import interface_class
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
+from onboard_estimation.live.read_out import read_out
+from onboard_estimation.nodes.pacing import PATIENCE_S, longest_stay_s
 from onboard_estimation.nodes.parameters import SteadyNode
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.message_layouts import SerializedReader
@@ -33,23 +33,6 @@ _AT_ONCE = 64
 _SHORTEST_REST_S = 0.0002
 _LEFT_OUT_SAID_S = 1.0
 _STAMP = attrgetter("stamp_ns")
-
-
-class ArrivalsNode(SteadyNode):
-    """A node that some of its subscriptions do not wake, whatever executor spins it.
-
-    Attributes
-    ----------
-    silent
-        Those; the node looks into them when it is awake.
-    """
-
-    silent: Collection[Subscription] = ()
-
-    @property
-    def subscriptions(self) -> Iterator[Subscription]:
-        """What an executor looks at: those that wake the node."""
-        return (one for one in super().subscriptions if one not in self.silent)
 
 
 class Arrivals:
@@ -69,7 +52,7 @@ class Arrivals:
 
     def __init__(
         self,
-        node: ArrivalsNode,
+        node: SteadyNode,
         channels: Sequence[Channel],
         reliable: bool,
         pacing: Collection[str],
@@ -141,7 +124,7 @@ class Arrivals:
         """
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
         self._read_out(arrived)
-        return list(heapq.merge(readings, *arrived, key=_STAMP))
+        return _in_order([list(readings), *arrived])
 
     def _wake(self, place: int, data: bytes, information: Mapping[str, Any]) -> None:
         """A message of one sensor, by which the node was woken: with it all that has arrived from any of them.
@@ -149,17 +132,18 @@ class Arrivals:
         After a rest the node looks for itself: to go back to the executor and be woken costs more than all else here.
         """
         began_s = woken_s = time.monotonic()
+        stay_s = longest_stay_s(self._node)
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
         self._read(place, data, information, arrived[place])
         while self._read_out(arrived):
-            rest_s = self._take(list(heapq.merge(*arrived, key=_STAMP)))
+            rest_s = self._take(_in_order(arrived))
             # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
             left_s = woken_s + rest_s - time.monotonic()
             if left_s <= _SHORTEST_REST_S or not self._rests:
                 return
             time.sleep(left_s)
             woken_s = time.monotonic()
-            if woken_s - began_s > LONGEST_STAY_S or not self._node.context.ok():
+            if woken_s - began_s > stay_s or not self._node.context.ok():
                 return
             arrived = [[] for _ in self._subscriptions]
 
@@ -168,14 +152,8 @@ class Arrivals:
         for place, subscription in enumerate(self._subscriptions):
             if subscription is None:
                 continue
-            # As rclpy's executors do it; several of them may take from one subscription.
-            handle, kind = subscription.handle, subscription.msg_type
-            with handle:
-                for _ in range(_AT_ONCE):
-                    taken = handle.take_message(kind, True)
-                    if taken is None:
-                        break
-                    self._read(place, taken[0], taken[1], arrived[place])
+            for data, information in read_out(subscription, _AT_ONCE):
+                self._read(place, data, information, arrived[place])
         return any(arrived)
 
     def _read(self, place: int, data: bytes, information: Mapping[str, Any], found: list[Measurement]) -> None:
@@ -195,6 +173,14 @@ class Arrivals:
             if self._node.executor is not None:
                 self._node.executor.wake()
         self._heard_pace = False
+
+
+def _in_order(arrived: Sequence[list[Measurement]]) -> list[Measurement]:
+    """By their stamps; those of one instant in the order of the sensors."""
+    several = [one for one in arrived if one]
+    if len(several) <= 1:
+        return several[0] if several else []
+    return sorted(chain.from_iterable(several), key=_STAMP)
 
 
 class LeftOut:

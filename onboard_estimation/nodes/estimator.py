@@ -21,9 +21,9 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate
 from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.contract.robot import Robot, estimator_name
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
+from onboard_estimation.nodes.arrivals import Arrivals
 from onboard_estimation.nodes.pacing import Instant, PacedIntake
-from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline.aside import Aside
@@ -48,12 +48,11 @@ _LONGEST_REST_S = 0.02
 """Services wait for as long; resting longer would save no more."""
 _ASKS_S = 0.1
 """Who comes to listen gets estimates after as long, where not every one goes out."""
-_AWAKE_BEFORE_NS = NANOSECONDS_PER_SECOND // 500
-"""So much before something is to go out the node takes what has gathered: the reading that it goes out with finds it
-awake, and nothing before it."""
+_LATE_S = 0.0003
+"""So long after the reading that something goes out with is due the node looks: those of one instant come together."""
 
 
-class EstimatorNode(ArrivalsNode):
+class EstimatorNode(SteadyNode):
     """Runs one of a robot's estimators.
 
     Subscribes to the robot's channels (`onboard-estimation robots` lists them), `ground_truth/<body>/pose` only with
@@ -207,7 +206,7 @@ class EstimatorNode(ArrivalsNode):
     def _take(self, readings: Sequence[Measurement]) -> float:
         """Filter what has arrived, and publish what came of it: of one instant the last estimate.
 
-        How long the next readings may wait, s: until shortly before something is to go out.
+        How long the next readings may wait, s: until something is to go out.
         """
         for measurement in readings:
             self._heard_ns = measurement.stamp_ns
@@ -215,11 +214,11 @@ class EstimatorNode(ArrivalsNode):
             if self._start is None:
                 self._intake.add(measurement)
         self._filter()
-        left_ns = self._thinning.time_left_ns(self._newest_ns) - _AWAKE_BEFORE_NS
+        left_ns = self._thinning.time_left_ns(self._newest_ns)
         # Nothing gathers where the next reading comes only when something is to go out.
         if not self._rests or not self._instant.is_complete or self._instant.period_ns >= left_ns:
             return 0.0
-        return min(left_ns / NANOSECONDS_PER_SECOND, self._longest_rest_s)
+        return min(left_ns / NANOSECONDS_PER_SECOND + _LATE_S, self._longest_rest_s)
 
     def _filter(self) -> None:
         """Filter what is due."""

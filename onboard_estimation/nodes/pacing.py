@@ -17,12 +17,19 @@ from typing import Any, Protocol, runtime_checkable
 from onboard_estimation.base.measurement import Measurement
 
 PATIENCE_S = 0.25
-LONGEST_STAY_S = 0.01
-"""So long a node goes on by itself before the executor, and with it timers and services, has its turn."""
+_STAY_S, _STAY_ALONE_S = 0.01, 0.05
+"""So long a node goes on by itself before the executor, and with it timers and services, has its turn; with others in
+its process, which wait for it, and without."""
 _SHORTEST_REST_S = 0.001
 
 
-def stay(advance: Callable[[], float], may_go_on: Callable[[], bool]) -> None:
+def longest_stay_s(node: Any, together: int = 1) -> float:
+    """How long a node may go on by itself; `together`: nodes that do so as one."""
+    executor = node.executor
+    return _STAY_ALONE_S if executor is not None and len(executor.get_nodes()) <= together else _STAY_S
+
+
+def stay(advance: Callable[[], float], may_go_on: Callable[[], bool], longest_s: float = _STAY_S) -> None:
     """Call `advance` again and again for a while: where the next may wait, to wait here costs less than an executor.
 
     Parameters
@@ -37,7 +44,7 @@ def stay(advance: Callable[[], float], may_go_on: Callable[[], bool]) -> None:
         woken_s = time.monotonic()
         rest_s = advance()
         left_s = woken_s + rest_s - time.monotonic()
-        if left_s <= _SHORTEST_REST_S or woken_s + rest_s - began_s > LONGEST_STAY_S or not may_go_on():
+        if left_s <= _SHORTEST_REST_S or woken_s + rest_s - began_s > longest_s or not may_go_on():
             return
         time.sleep(left_s)
 

@@ -17,12 +17,13 @@ from rclpy.node import Node
 
 from onboard_estimation.base.configuration import ConfigurationError, Parameter, describe, is_ros_own, load
 from onboard_estimation.base.errors import UserError
+from onboard_estimation.live.read_out import QuietNode
 
 C = TypeVar("C")
 H = TypeVar("H")
 
 
-class SteadyNode(Node):
+class SteadyNode(QuietNode):
     """A node whose parameters are those of a configuration, and whose timers go by a clock that nobody sets.
 
     The node's own time may stand still (a paused bag), or run faster.

@@ -30,7 +30,7 @@ from onboard_estimation.contract.robot import Robot
 from onboard_estimation.contract.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.live.losses import KEPT
 from onboard_estimation.live.messages import interface_class, new, serialized
-from onboard_estimation.nodes.pacing import Take, stay
+from onboard_estimation.nodes.pacing import Take, longest_stay_s, stay
 from onboard_estimation.nodes.parameters import NodeParameters, SteadyNode
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.message_templates import Writer, sensor_writer
@@ -199,7 +199,7 @@ class SimulatorNode(SteadyNode):
 
     def _tick(self) -> None:
         """Emulators put it off until somebody is there."""
-        stay(self._advance, self.context.ok)
+        stay(self._advance, self.context.ok, longest_stay_s(self, 1 if self._take is None else 2))
 
     def withhold(self, topics: Collection[str]) -> None:
         """Publish these no more: what is measured there takes another way."""

@@ -50,7 +50,7 @@ class Filtered(NamedTuple):
     ----------
     state
         After them.
-    count
+    taken
         How many they are.
     estimates, events
         Those that they gave, in order.
@@ -59,7 +59,7 @@ class Filtered(NamedTuple):
     """
 
     state: Any
-    count: int
+    taken: int
     estimates: Sequence[Estimate]
     events: Sequence[PhaseEvent]
     newest: Estimate | None
@@ -255,7 +255,7 @@ class MeasurementBuffer:
                 estimate, count = self.add(measurements[0]), 1
                 found += [estimate] if estimate is not None else []
             else:
-                count = several.count
+                count = several.taken
                 self._append(measurements[:count], keys[:count], several)
                 found += several.estimates
             measurements = measurements[count:]
@@ -289,7 +289,7 @@ class MeasurementBuffer:
         """Keep what came of the next of the window."""
         self._runs.append(_Run(self._filtered, self._at, filtered))
         self._at = filtered.state
-        self._filtered += filtered.count
+        self._filtered += filtered.taken
 
     def take_settled(self) -> Settled:
         """Estimates and events that can no longer change, each handed out once."""
@@ -389,7 +389,7 @@ class MeasurementBuffer:
         if self._filtered < count:
             # A filter that is ahead must be so again.
             self._filter(len(self._window) if self._is_ahead else count, settles=not self._is_ahead)
-        ends = [run.start + run.filtered.count for run in self._runs]
+        ends = [run.start + run.filtered.taken for run in self._runs]
         runs = bisect_right(ends, count)
         for run in self._runs[:runs]:
             self._settled.estimates.extend(run.filtered.estimates)

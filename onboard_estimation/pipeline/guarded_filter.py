@@ -20,7 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -234,8 +234,8 @@ class GuardedFilter:
     def use_estimator(self, estimator: Estimator[Any]) -> None:
         """Go on with another configuration of it."""
         self.estimator = estimator
-        in_blocks = self._in_blocks and isinstance(estimator, BlockFilter)
-        self._filter_block = estimator.filter_block if in_blocks else None
+        takes = isinstance(estimator, BlockFilter) and self._in_blocks
+        self._filter_block = cast(BlockFilter, estimator).filter_block if takes else None
 
     @property
     def most_at_once(self) -> int:
@@ -322,7 +322,7 @@ class GuardedFilter:
             Estimate(measurements[place].stamp_ns, mean, covariance)
             for place, mean, covariance in zip(found.made_of.tolist(), found.means, found.covariances, strict=True)
         ]
-        return Filtered(found.state, found.count, estimates, found.events, estimates[-1])
+        return Filtered(found.state, found.taken, estimates, found.events, estimates[-1])
 
     def block(self, kept: Kept, block: Block) -> FilteredBlock | None:
         """At once what the estimator can take so; what is out of the ordinary is found, and told, one by one."""
@@ -334,8 +334,8 @@ class GuardedFilter:
                 return None
         except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError, SensorsRefused):
             return None
-        kinds = block.kinds[: found.count].tolist()
-        stamps_ns = block.stamps_ns[: found.count].tolist()
+        kinds = block.kinds[: found.taken].tolist()
+        stamps_ns = block.stamps_ns[: found.taken].tolist()
         use, monitors = dict(kept.use), kept.monitors
         told: list[InnovationAlarm] = []
         if found.innovations is not None:

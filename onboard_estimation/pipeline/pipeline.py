@@ -172,18 +172,19 @@ class Pipeline:
                 part = block.rows(place, place + most)
                 several = guarded.block(self._kept, part) if len(part.kinds) > 1 else None
                 if several is not None:
-                    self._buffer.state, count, events = several.state, several.count, several.events
+                    self._buffer.state, taken = several.state, several.taken
+                    self._events.extend(several.events)
                     yield part.stamps_ns[several.made_of], several.means, several.covariances
                 elif len(part.kinds) > 1:  # what cannot be taken at once is sought by halves
                     most = len(part.kinds) // 2
                     continue
                 else:
                     step = guarded.step(self._kept, block.measurement(place))
-                    self._buffer.state, count, events = step.state, 1, step.events
+                    self._buffer.state, taken = step.state, 1
+                    self._events.extend(step.events)
                     if step.newest is not None:
                         yield part.stamps_ns, step.newest.mean[None], step.newest.covariance[None]
-                self._events.extend(events)
-                place, most = place + count, min(2 * most, longest)
+                place, most = place + taken, min(2 * most, longest)
 
     def smoothed(self) -> list[Estimate]:
         """What a `Smoother` makes of all measurements until now, of each interval between resets on its own."""

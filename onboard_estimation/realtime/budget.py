@@ -286,9 +286,9 @@ def _estimates_per_s(reports: list[dict[str, Any]], begin_ns: int, end_ns: int) 
 
 
 def _readings(robot: Robot[Any], configuration: Any, estimator: str, seconds: float) -> list[Series]:
-    """What the estimator listens to of the robot's first scenario; one seed, so that figures can be compared."""
+    """What the estimator listens to, at the real robot's rates; one seed, so that figures can be compared."""
     simulated = Simulated[Any].of(robot)
-    scenario, variant = chosen_scenario(simulated, None, None)
+    scenario, variant = chosen_scenario(simulated, simulated.real_rates, None)
     with np.errstate(all="ignore"):
         recording = simulated.simulate(configuration, scenario, variant, seconds, np.random.default_rng(0))
     listened = {channel.sensor for channel in robot.listened_channels(configuration, estimator)}

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 import onboard_estimation
 from onboard_estimation.base import installed, kernel_files, ros2
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.kernel_cache import NUMBA_VARIABLE, OVERRIDE_VARIABLE
+from onboard_estimation.base.kernel_cache import OVERRIDE_VARIABLE, configure
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.session import discovery_range, domain_id, graph_node
 from onboard_estimation.realtime.machine_facts import governor, middleware, number_in
@@ -105,7 +105,7 @@ def _drivers() -> Iterator[_Found]:
 
 
 def _cache() -> Iterator[_Found]:
-    folder = Path(os.environ[NUMBA_VARIABLE])
+    folder = configure()
     if is_temporary(folder):
         repair = f"export {OVERRIDE_VARIABLE}=<folder that can be written>"
         yield "note", "its folder cannot be written: every start compiles for seconds", repair

@@ -18,7 +18,7 @@ from onboard_estimation.base import installed, ros2
 _ROOT = Path("/")
 _CPUS = "sys/devices/system/cpu"
 _THROTTLED = "sys/devices/platform/soc/soc:firmware/get_throttled"
-_IDLE = slice(3, 5)
+_IDLE = slice(4, 6)
 """Columns of /proc/stat in which no core works: idle, and waiting for a disk."""
 PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
 
@@ -111,11 +111,14 @@ def resident_mb(pid: int) -> float:
 
 
 def busy_s() -> float:
-    """Time that all cores worked since the machine started, and, where it is a virtual one, were given to others."""
-    first = Path("/proc/stat").read_text().partition("\n")[0]
-    # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are within user and nice
-    ticks = [int(word) for word in first.split()[1:9]]
-    return (sum(ticks) - sum(ticks[_IDLE])) / os.sysconf("SC_CLK_TCK")
+    """Time that all cores did not rest, up to a constant; where the machine is a virtual one, also what others had.
+
+    Linux measures how long a core rests; what it does otherwise it asks at ticks of its own, every 4 ms on many. What
+    works at multiples of that, as sensors at 125 Hz do, is then always seen or never.
+    """
+    first, *more = Path("/proc/stat").read_text().splitlines()
+    cores = sum(line.startswith("cpu") for line in more)
+    return cores * time.monotonic() - sum(map(int, first.split()[_IDLE])) / os.sysconf("SC_CLK_TCK")
 
 
 def text_of(path: Path) -> str:

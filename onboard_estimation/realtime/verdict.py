@@ -103,7 +103,11 @@ def state(figures: Figures) -> State:
 def sentence(figures: Figures) -> str:
     """Whether this computer is fast enough, and what to lower if not."""
     verdict = state(figures)
-    share = f"{100.0 * figures.share:.0f} % of one core"
+    fastest, rate_hz = max(figures.sensors_hz.items(), key=lambda item: item[1])
+    share = (
+        f"{100.0 * figures.share:.0f} % of one core at {figures.readings_per_s:.0f} readings a second ({fastest}: "
+        f"{rate_hz:.0f} Hz)"
+    )
     if verdict == "fits" and figures.latency_ms is not None:
         return (
             f"{figures.robot} fits this computer: {figures.estimator} takes {share} and answers within "

@@ -6,7 +6,6 @@ that it finds in the cache it does not tell of, so that a second run compiles no
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.kernel_cache import NUMBA_VARIABLE, compilations
+from onboard_estimation.base.kernel_cache import compilations, configure
 from onboard_estimation.contract.robot import Robot, find_robot, robot_names
 from onboard_estimation.contract.simulated import Simulated, chosen_scenario
 
@@ -48,7 +47,7 @@ class Warmth:
 
 def warm_up(names: list[str], progress: Callable[[str], None] = lambda step: None) -> Warmth:
     """Compile the kernels of these robots (none named: of all); UserError where a robot is unknown."""
-    folder = Path(os.environ[NUMBA_VARIABLE])
+    folder = configure()
     warmth = Warmth(folder, kept=not is_temporary(folder))
     robots = [find_robot(name) for name in names] if names else []
     for name in [] if names else robot_names():

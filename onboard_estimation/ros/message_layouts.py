@@ -15,7 +15,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,9 +40,6 @@ _CDR_HEADER_BYTES = 4
 _MAX_STRINGS = 10_000
 _MOST_LAYOUTS = 4
 _LEAST_BYTES = 16  # encapsulation, stamp, length of the frame's name
-_STAMP = struct.Struct("<iI")
-_NUMBER = struct.Struct("<d")
-_ATTITUDE = struct.Struct("<5d")  # and element 0 of its covariance
 
 
 class NoLayout(Exception):
@@ -285,9 +281,9 @@ class SerializedReader:
     def __call__(self, data: bytes) -> Measurement:
         """The measurement, equal to that of `to_measurement`; MessageFault as from there, and for malformed bytes."""
         for layout in self._layouts:
-            value = layout.value(data)
-            if value is not None:
-                return Measurement(layout.stamp_ns(data), self._channel.sensor, value)
+            found = layout.read(data)
+            if found is not None:
+                return Measurement(found[0], self._channel.sensor, found[1])
         try:
             layout = _OneMessage(layout_of(self._channel, "cdr", data))
         except NoLayout:
@@ -306,33 +302,45 @@ class SerializedReader:
 
 
 class _OneMessage:
-    """A layout, for one message at a time."""
+    """A layout, for one message at a time: all its numbers are unpacked by one format."""
 
     def __init__(self, layout: Layout) -> None:
-        self._length, self._stamp = layout.length, layout.stamp
+        self._length = layout.length
         self._fixed = [(slice(place, place + len(content)), content) for place, content in layout.fixed if content]
-        self._runs = [(struct.Struct(f"<{count}d"), place) for place, count in layout.runs]
-        numbers = sum(count for _, count in layout.runs)
-        self._columns = None if layout.columns == tuple(range(numbers)) else list(layout.columns)
-        self._covariances, self._orientation = layout.covariances, layout.orientation
+        wanted = {place + 8 * k for place, count in layout.runs for k in range(count)}
+        wanted.update(place for place, _ in layout.covariances)
+        if layout.orientation is not None:
+            wanted.add(layout.orientation + 32)  # element 0 of its covariance
+        numbers: dict[int, int] = {}
+        form, position = "<", 0
+        for place in sorted([layout.stamp, *wanted]):
+            is_stamp = place == layout.stamp
+            form += f"{place - position}x" + ("iI" if is_stamp else "d")
+            position = place + 8
+            numbers[place] = len(numbers) + (1 if len(numbers) and layout.stamp < place else 0)
+        self._unpack = struct.Struct(form).unpack_from
+        self._stamp = numbers[layout.stamp]
+        row = [numbers[place + 8 * k] for place, count in layout.runs for k in range(count)]
+        self._pick = [row[column] for column in layout.columns]
+        self._covariances = [(numbers[place], elements) for place, elements in layout.covariances]
+        self._attitude = None
+        if layout.orientation is not None:
+            self._attitude = [numbers[layout.orientation + 8 * k] for k in range(5)]
 
-    def value(self, data: bytes) -> Vector | None:
-        """(d,) float64; None where the message has another layout."""
-        if len(data) != self._length or any(data[span] != content for span, content in self._fixed):
+    def read(self, data: bytes) -> tuple[int, Vector] | None:
+        """Stamp, nanoseconds since the epoch, and value (d,); None where the message has another layout."""
+        if len(data) != self._length:
             return None
-        value = np.array(list(chain.from_iterable(run.unpack_from(data, place) for run, place in self._runs)))
-        if self._columns is not None:
-            value = value[self._columns]
+        for span, content in self._fixed:
+            if data[span] != content:
+                return None
+        found = self._unpack(data)
+        value = np.array([found[place] for place in self._pick])
         for place, elements in self._covariances:
-            if _NUMBER.unpack_from(data, place)[0] == NOT_MEASURED:
+            if found[place] == NOT_MEASURED:
                 value[elements] = np.nan
-        if self._orientation is not None:
-            x, y, z, w, first = _ATTITUDE.unpack_from(data, self._orientation)
+        if self._attitude is not None:
+            x, y, z, w, first = (found[place] for place in self._attitude)
             if first == NOT_MEASURED or abs(x * x + y * y + z * z + w * w - 1.0) > UNIT_TOLERANCE:
                 return None
-        return value
-
-    def stamp_ns(self, data: bytes) -> int:
-        """`header.stamp`, nanoseconds since the epoch."""
-        seconds, nanoseconds = _STAMP.unpack_from(data, self._stamp)
-        return int(seconds * NANOSECONDS_PER_SECOND + nanoseconds)
+        return found[self._stamp] * NANOSECONDS_PER_SECOND + found[self._stamp + 1], value

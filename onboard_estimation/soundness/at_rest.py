@@ -53,10 +53,11 @@ def _in_windows(
 ) -> tuple[Integers, Matrix, Matrix, NDArray[np.intp], Integers]:
     """Usable rows of an IMU, the first of each quarter of a second, and how many each has (W, 1)."""
     usable = np.isfinite(rates).all(axis=1) & np.isfinite(forces).all(axis=1)
-    stamps_ns = stamps_ns[usable]
+    if not usable.all():  # those of a long recording take room
+        stamps_ns, rates, forces = stamps_ns[usable], rates[usable], forces[usable]
     starts = np.flatnonzero(np.diff((stamps_ns - stamps_ns[:1]) // _REST_NS, prepend=-1))
     counts = np.diff(np.append(starts, len(stamps_ns)))[:, None]
-    return stamps_ns, rates[usable], forces[usable], starts, counts
+    return stamps_ns, rates, forces, starts, counts
 
 
 def wrong_force(resting_m_s2: float | None, largest_m_s2: float = 0.0) -> str:
@@ -148,8 +149,9 @@ def contradict_gravity(sensors: Iterable[Series]) -> dict[str, str]:
 
 
 def _contradicting(sensor: Series) -> str:
-    alive = ~marked(unsound_readings(sensor.stamps_ns, sensor.values), len(sensor.stamps_ns))
-    stamps, readings = sensor.stamps_ns[alive], sensor.values[alive]
+    if unsound := unsound_readings(sensor.stamps_ns, sensor.values):
+        sensor = sensor.rows(np.flatnonzero(~marked(unsound, len(sensor.stamps_ns))))
+    stamps, readings = sensor.stamps_ns, sensor.values
     rates, forces = readings[:, IMU.angular_velocity], readings[:, IMU.linear_acceleration]
     largest = float(np.where(np.isfinite(forces), np.abs(forces), 0.0).max(initial=0.0))
     words = wrong_force(resting_force_m_s2(stamps, rates, forces), largest)

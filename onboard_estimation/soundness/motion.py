@@ -99,8 +99,9 @@ class MotionCheck(NamedTuple):
 def against_truth(imus: Mapping[str, Column], bodies: Mapping[str, TrackedBody]) -> MotionCheck:
     """Each IMU against the body that it is on, both by topic; stretches in which an IMU is dead are left out."""
     alive = {
-        name: one.at(longest_run(~marked(unsound_readings(one.stamps_ns, one.values), len(one.stamps_ns))))
+        name: one.at(longest_run(~marked(dead, len(one.stamps_ns)))) if dead else one
         for name, one in imus.items()
+        for dead in [unsound_readings(one.stamps_ns, one.values)]
     }
     clocks = pair(alive, bodies, named_after(alive, bodies))
     known = [one for one in clocks if one.rotation_rad is not None and not (one.rather or one.mirrored)]

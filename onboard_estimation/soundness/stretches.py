@@ -19,7 +19,6 @@ from datetime import datetime, timezone
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
@@ -34,6 +33,7 @@ JUMP_TURN_RAD = 0.2
 """A step of a pose beyond both of a kind is no motion of a body."""
 
 _SAME_RAD = 1e-6
+_AT_ONCE = 8192
 _LEAST_FROZEN_S, _FEWEST_FROZEN = 0.1, 4
 _OUT_OF_FREEZE = 5.0
 _INTO_FREEZE = 0.5
@@ -112,15 +112,22 @@ def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, conseq
 
 def pose_steps(poses: Matrix) -> tuple[Vector, Vector]:
     """Distances (K - 1,) in metres and turns (K - 1,) in radians between neighbours of poses (K, 7) or (K, 3)."""
-    return _between(poses[:-1], poses[1:])
+    numbers = np.arange(len(poses))
+    return _between(poses, numbers[:-1], numbers[1:])
 
 
-def _between(first: Matrix, then: Matrix) -> tuple[Vector, Vector]:
-    with np.errstate(over="ignore"):
-        distances = np.linalg.norm(then[:, :3] - first[:, :3], axis=1)
-    if first.shape[1] == 3:
-        return distances, np.zeros(len(distances))
-    return distances, (Rotation.from_quat(first[:, 3:]).inv() * Rotation.from_quat(then[:, 3:])).magnitude()
+def _between(poses: Matrix, first: Places, then: Places) -> tuple[Vector, Vector]:
+    """Of poses with some numbers (M,) from those with others, in pieces that fit a processor's cache."""
+    moves, then = np.zeros((2, len(first))), np.broadcast_to(then, first.shape)
+    for piece in (slice(start, start + _AT_ONCE) for start in range(0, len(first), _AT_ONCE)):
+        one, other = poses[first[piece]], poses[then[piece]]
+        with np.errstate(over="ignore"):
+            moves[0, piece] = np.linalg.norm(other[:, :3] - one[:, :3], axis=1)
+        if poses.shape[1] == 7:
+            before, after = (pose[:, 3:] / np.linalg.norm(pose[:, 3:], axis=1, keepdims=True) for pose in (one, other))
+            apart, along = (np.linalg.norm(turn, axis=1) for turn in (before - after, before + after))
+            moves[1, piece] = 4.0 * np.arctan2(np.minimum(apart, along), np.maximum(apart, along))
+    return moves[0], moves[1]
 
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
@@ -133,7 +140,7 @@ def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
 
 def leaping_share(stamps_ns: Integers, poses: Matrix, size: float = 1.0) -> float:
     """Share of the moves between poses (K, 7) or (K, 3) that no body makes, if places are divided by `size`."""
-    distances, _ = pose_steps(poses)
+    distances, _ = pose_steps(poses[:, :3])
     steps_s = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
     moving = distances > 0.0
     return float(leaps(distances / size, np.zeros(len(distances)), steps_s)[moving].mean()) if moving.any() else 0.0
@@ -146,7 +153,7 @@ def other_unit(stamps_ns: Integers, poses: Matrix) -> str:
     units = [unit for unit, size in (("cm", 100.0), ("mm", 1000.0)) if leaping_share(stamps_ns, poses, size) < 0.01]
     if not units:
         return ""
-    distances, _ = pose_steps(poses)
+    distances, _ = pose_steps(poses[:, :3])
     usual = float(np.median(distances[distances > 0.0]))
     return (
         f"moves by {usual:.3g} m from pose to pose, as no body does: its places are in {' or '.join(units)}, m is meant"
@@ -159,7 +166,7 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
         return []
     placeholders = _placeholders(stamps_ns, poses)
     sound = np.flatnonzero(~marked(placeholders, len(poses)))
-    distances, turns = pose_steps(poses[sound])
+    distances, turns = _between(poses, sound[:-1], sound[1:])
     # Back to the numbers of all poses.
     frozen = [
         _stretch(stamps_ns, int(sound[one.first]), int(sound[one.stop - 1]) + 1, one.why)
@@ -170,10 +177,10 @@ def unsound_poses(stamps_ns: Integers, poses: Matrix) -> list[Unsound]:
     def reachable(first: Places, then: Places) -> Mask:
         first, then = left[first], left[then]
         steps_s = (stamps_ns[then] - stamps_ns[first]) / NANOSECONDS_PER_SECOND
-        return ~leaps(*_between(poses[first], poses[then]), steps_s)
+        return ~leaps(*_between(poses, first, then), steps_s)
 
     # Where leaps are the rule, places are in another unit, and none is worse than another.
-    few = len(left) > 1 and leaping_share(stamps_ns[left], poses[left]) < LEAPING_SHARE
+    few = len(left) > 1 and leaping_share(stamps_ns[left], poses[:, :3][left]) < LEAPING_SHARE
     away = left[~longest_chain(len(left), reachable)] if few else left[:0]
     leapt = [_stretch(stamps_ns, first, stop, LEAPS) for first, stop in runs(np.isin(np.arange(len(poses)), away))]
     return sorted(placeholders + frozen + leapt, key=lambda one: one.first)
@@ -264,13 +271,11 @@ def longest_chain(count: int, reachable: Callable[[Places, Places], Mask]) -> Ma
 
 def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
     """Readings (K, d), in order, of a sensor with noise that repeats one of them; NaN where nothing was measured."""
-    known = np.isfinite(values).mean(axis=0) > 0.5 if len(values) else np.zeros(0, dtype=np.bool_)
+    finite = np.isfinite(values)
+    known = finite.mean(axis=0) > 0.5 if len(values) else np.zeros(0, dtype=np.bool_)
     if len(values) <= FEWEST_DEAD or not known.any():
         return []
-    with np.errstate(invalid="ignore"):  # infinities are said elsewhere
-        steps = np.abs(np.diff(values[:, known], axis=0))
-    same: Mask = np.asarray((steps == 0.0).all(axis=1), dtype=np.bool_)
-    usual = np.median(steps[~same], axis=0) if not same.all() else np.zeros(steps.shape[1])
+    same: Mask = np.logical_and.reduce((values[1:] == values[:-1]) & finite[1:], axis=1, where=known)
     repeats = [
         (first, stop)
         for first, stop in runs(same)
@@ -280,6 +285,9 @@ def unsound_readings(stamps_ns: Integers, values: Matrix) -> list[Unsound]:
     changes = len(same) - np.count_nonzero(same)
     if not repeats or others > _MOST_REPEATS * len(same) or changes < _FEWEST_CHANGES:
         return []  # it has no noise, or not as much as its last digit
+    with np.errstate(invalid="ignore"):  # infinities are said elsewhere
+        steps = np.abs(np.diff(values[:, known], axis=0))
+    usual = np.median(steps[~same], axis=0)
     found = []
     for first, stop in repeats:
         edges = [steps[place] for place in (first - 1, stop) if 0 <= place < len(steps)]

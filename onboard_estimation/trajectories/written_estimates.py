@@ -1,6 +1,6 @@
 """The record as a bag, with the messages that a live node publishes; and of a run folder as a trajectory file.
 
-The bag is thinned where it is very long. A trajectory file is TUM for other tools, or a table with all that was
+The bag is thinned where it is long. A trajectory file is TUM for other tools, or a table with all that was
 estimated: the estimates as they were compared, in the truth's frame. Read back and judged, they give the same errors.
 """
 
@@ -33,10 +33,11 @@ from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE, EstimateMessages
 from onboard_estimation.ros.phases import event_messages
 from onboard_estimation.trajectories.columns import AXES, QUATERNION, covariance_name, stddev_name
 
-MOST_ESTIMATES = 300_000
-"""More are thinned where no rate is asked for: an hour at 840 Hz would take 3 GB."""
-
-_THINNED_TO = 150_000
+USUAL_RATE_HZ = 100.0
+MOST_ESTIMATES = 100_000
+"""In all, where no rate is asked for."""
+_FEW_ESTIMATES = 10_000
+"""So many are not thinned."""
 _BYTES_AT_ONCE = 2**22
 """Of covariances that are made messages of together: 3,600 of 12 dimensions, 34 of a chain of 30 links."""
 
@@ -63,11 +64,13 @@ def write_estimates(result: EvaluationResult, space: StateSpace, path: Path, rat
     Parameters
     ----------
     rate_hz
-        Largest rate of the estimates; infinity: all. None: all, unless there are more than `MOST_ESTIMATES`.
+        Largest rate of the estimates; infinity: all. None: all of a short run, see `thinned`.
+
+    Its chunks are compressed: the names in every message take far more room than the numbers.
     """
     kept = thinned(result.stamps_ns, rate_hz)
     frame = "map" if result.parts else "odom"
-    with BagWriter(path, custom_data={"source": result.source, STATE_SPACE: described(space)}) as writer:
+    with BagWriter(path, custom_data={"source": result.source, STATE_SPACE: described(space)}, packed=True) as writer:
         estimates = _estimates(result, EstimateMessages(space, new, frame_id=frame), kept)
         for log_time_ns, topic, message_type, data in heapq.merge(estimates, _events(result, frame), key=itemgetter(0)):
             writer.write_serialized(f"/{result.robot}/{topic}", message_type, log_time_ns, data)
@@ -107,12 +110,15 @@ def described_space(text: str) -> StateSpace:
 
 
 def thinned(stamps_ns: NDArray[np.int64], rate_hz: float | None) -> NDArray[np.intp]:
-    """Rows of stamps (K,) to write: evenly spread, at no more than the rate, see `write_estimates`."""
+    """Rows of stamps (K,) to write: evenly spread, at no more than the rate.
+
+    None: all of a few; of more, at `USUAL_RATE_HZ`, and of a very long run `MOST_ESTIMATES`.
+    """
     count = len(stamps_ns)
-    if rate_hz is None:
-        step = 1 if count <= MOST_ESTIMATES else math.ceil(count / _THINNED_TO)
-        return np.arange(0, count, step)
-    if not math.isfinite(rate_hz) or count < 2:
+    if rate_hz is None and count > _FEW_ESTIMATES:
+        span_s = (stamps_ns[-1] - stamps_ns[0]) / NANOSECONDS_PER_SECOND
+        rate_hz = min(USUAL_RATE_HZ, MOST_ESTIMATES / count * (count - 1) / span_s)
+    if rate_hz is None or not math.isfinite(rate_hz) or count < 2:
         return np.arange(count)
     # The first stamp in each period of the rate.
     periods = ((stamps_ns - stamps_ns[0]) * (rate_hz / NANOSECONDS_PER_SECOND) + 1e-6).astype(np.int64)

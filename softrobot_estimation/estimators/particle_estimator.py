@@ -25,15 +25,13 @@ from onboard_estimation.filtering.marginalized_particles import (
 from onboard_estimation.filtering.particle_weights import moments
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import LearnedFunction, ReducedRankBasis
-from softrobot_estimation.estimators.wrench_filter import FilterState, WrenchFilter
+from softrobot_estimation.estimators.wrench_filter import FilterState, Pending, WrenchFilter
 from softrobot_estimation.model import grey_box_kernels as kernels
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.grey_box import GreyBox
 
 _LEAST_SHARE = 0.25
 """Of the configured stiffness: no sample is lower."""
-_LONGEST_STEP_S = 0.0105
-"""Through which a mean pressure may stand for those that were read on the way."""
 _GATE = Gate(1.0 - 1e-9, 12)
 _OUTSIDE_SHARE = 0.5
 """Of the particles outside the box of the basis: the robot is."""
@@ -44,16 +42,8 @@ LEARNED_WEIGHT = 0.25
 """Of the samples of a stiffness that was learned on another day: its deviations are doubled."""
 
 
-class _Pending(NamedTuple):
-    """A step that a measurement may still correct."""
-
-    mean_pa: Vector
-    step_s: float
-    moment_stddev_n_m: float
-
-
 class Tracked(NamedTuple):
-    """A cloud, and the step after it.
+    """A cloud, and how it has done.
 
     Attributes
     ----------
@@ -62,7 +52,6 @@ class Tracked(NamedTuple):
     """
 
     cloud: Cloud
-    pending: _Pending | None
     effective_sample_size: float
     summed_sizes: float = 0.0
     steps: int = 0
@@ -71,7 +60,7 @@ class Tracked(NamedTuple):
     def after(self, cloud: Cloud, effective_sample_size: float) -> Tracked:
         """After a step."""
         summed = self.summed_sizes + effective_sample_size
-        return Tracked(cloud, None, effective_sample_size, summed, self.steps + 1, self.outside)
+        return Tracked(cloud, effective_sample_size, summed, self.steps + 1, self.outside)
 
 
 class _Model:
@@ -169,18 +158,13 @@ class ParticleEstimator(WrenchFilter[Tracked]):
             cloud = cloud._replace(
                 values=values, learned=tracker.prior.recall(len(values), self._learned, LEARNED_WEIGHT)
             )
-        return Tracked(cloud, None, float(len(cloud.states)))
+        return Tracked(cloud, float(len(cloud.states)))
 
-    def moved(self, filtered: Tracked, mean_pa: Vector, step_s: float, moment_stddev_n_m: float) -> Tracked:
-        """It waits for a wrench at its end; pressures that come between two wrenches make no steps of their own."""
-        pending = filtered.pending
-        if pending is not None and pending.moment_stddev_n_m == moment_stddev_n_m:
-            together_s = pending.step_s + step_s
-            if together_s <= _LONGEST_STEP_S:
-                mean_pa = (pending.step_s * pending.mean_pa + step_s * mean_pa) / together_s
-                return filtered._replace(pending=_Pending(mean_pa, together_s, moment_stddev_n_m))
-        settled = self._settled_now(filtered, mean_pa)
-        return settled._replace(pending=_Pending(mean_pa, step_s, moment_stddev_n_m))
+    def moved(self, filtered: Tracked, pending: Pending, chambers_pa: Vector) -> Tracked:
+        """All particles, without a measurement."""
+        tracker = self._tracker(pending.moment_stddev_n_m)
+        cloud, info = tracker.step(filtered.cloud, pending.step_s, None, pending.mean_pa, chambers_pa)
+        return filtered.after(cloud, info.effective_sample_size)
 
     def eased(self, filtered: Tracked, share: float) -> Tracked:
         """Every particle's."""
@@ -194,15 +178,15 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         rng, draws = cloud.draws.generator()
         pose = slice(0, kernels.PAYLOAD)
         states[:, pose] = row[pose] + stddev[pose] * rng.standard_normal(states[:, pose].shape)
-        return filtered._replace(cloud=cloud._replace(states=states, draws=draws), pending=None)
+        return filtered._replace(cloud=cloud._replace(states=states, draws=draws))
 
     def corrected(
-        self, filtered: Tracked, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
+        self, filtered: Tracked, state: FilterState[Tracked], wrench: Vector
     ) -> tuple[Tracked, Innovation, int, tuple[Notice, ...]]:
         """By all six outputs at once."""
-        pending = filtered.pending or _Pending(chambers_pa, 1e-6, self.configuration.filter.moment_stddev_n_m)
+        pending = state.pending or Pending(state.chambers_pa, 1e-6, self.configuration.filter.moment_stddev_n_m)
         tracker = self._tracker(pending.moment_stddev_n_m)
-        cloud, info = tracker.step(filtered.cloud, pending.step_s, wrench, pending.mean_pa, chambers_pa)
+        cloud, info = tracker.step(filtered.cloud, pending.step_s, wrench, pending.mean_pa, state.chambers_pa)
         events: tuple[Notice, ...] = ()
         if info.spread:
             events = (
@@ -223,7 +207,7 @@ class ParticleEstimator(WrenchFilter[Tracked]):
 
     def published(self, filtered: Tracked, chambers_pa: Vector) -> tuple[Vector, Matrix]:
         """Moments of the tips that the particles have."""
-        cloud = self._settled_now(filtered, chambers_pa).cloud
+        cloud = filtered.cloud
         tips = self.grey_box.tips(cloud.states, cloud.values[:, 0], chambers_pa)
         mean, covariance = moments(np.exp(cloud.log_weights), tips)
         return mean, covariance
@@ -249,12 +233,3 @@ class ParticleEstimator(WrenchFilter[Tracked]):
     def mean_weights(self, cloud: Cloud) -> Vector:
         """(M,) of the basis functions, over all particles."""
         return self._tracker(self.configuration.filter.moment_stddev_n_m).mean_weights(cloud)[0]
-
-    def _settled_now(self, filtered: Tracked, chambers_pa: Vector) -> Tracked:
-        """With the step that no measurement corrects any more."""
-        pending = filtered.pending
-        if pending is None:
-            return filtered
-        tracker = self._tracker(pending.moment_stddev_n_m)
-        cloud, info = tracker.step(filtered.cloud, pending.step_s, None, pending.mean_pa, chambers_pa)
-        return filtered.after(cloud, info.effective_sample_size)

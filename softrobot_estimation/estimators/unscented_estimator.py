@@ -13,9 +13,10 @@ import numpy as np
 
 from onboard_estimation.base.measurement import Matrix, Notice, Vector
 from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.filtering.particle_weights import moments
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
-from softrobot_estimation.estimators.wrench_filter import WrenchFilter
+from softrobot_estimation.estimators.wrench_filter import FilterState, Pending, WrenchFilter
 from softrobot_estimation.model import grey_box_kernels as kernels
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 
@@ -51,8 +52,9 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
         mean[_OFFSETS], deviations[_OFFSETS] = self.offset_start, self.offset_stddev
         return self._unscented.start(mean, np.diag(np.maximum(deviations, _LEAST_STDDEV) ** 2))
 
-    def moved(self, filtered: SigmaPoints, mean_pa: Vector, step_s: float, moment_stddev_n_m: float) -> SigmaPoints:
+    def moved(self, filtered: SigmaPoints, pending: Pending, chambers_pa: Vector) -> SigmaPoints:
         """All sigma points through the grey box."""
+        mean_pa, step_s, moment_stddev_n_m = pending
         noise = math.sqrt(step_s) * self._walk
         noise[_MOMENTS] = moment_stddev_n_m * math.sqrt(-math.expm1(-2.0 * step_s / self._moment_time_s))
         moved = self.grey_box.propagate(filtered.points, self._stiffness(filtered.points), mean_pa, step_s)
@@ -74,26 +76,26 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
         return self._unscented.start(mean, covariance)
 
     def corrected(
-        self, filtered: SigmaPoints, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
+        self, filtered: SigmaPoints, state: FilterState[SigmaPoints], wrench: Vector
     ) -> tuple[SigmaPoints, Innovation, int, tuple[Notice, ...]]:
         """By all outputs that are known, at once; where the gate lets it recover, with a wider covariance."""
+        if state.pending is not None:
+            filtered = self.moved(filtered, state.pending, state.chambers_pa)
         known = np.flatnonzero(np.isfinite(wrench))
 
         def measured(points: Matrix) -> Matrix:
-            loads = self.grey_box.loads(points, self._stiffness(points), chambers_pa) + points[:, _OFFSETS]
+            loads = self.grey_box.loads(points, self._stiffness(points), state.chambers_pa) + points[:, _OFFSETS]
             return np.ascontiguousarray(loads[:, known])
 
         noise = np.diag(self.wrench_stddev[known])
-        return *self._unscented.update(filtered, measured, wrench[known], noise, _GATE, rejected_in_a_row), ()
+        return *self._unscented.update(filtered, measured, wrench[known], noise, _GATE, state.rejected_in_a_row), ()
 
     def published(self, filtered: SigmaPoints, chambers_pa: Vector) -> tuple[Vector, Matrix]:
         """Moments of the tips that the sigma points have."""
         tips = self.grey_box.tips(filtered.points, self._stiffness(filtered.points), chambers_pa)[1:]
-        mean = tips.mean(axis=0)
-        off = tips - mean
-        return mean, off.T @ off / len(tips)
+        return moments(np.full(len(tips), 1.0 / len(tips)), tips)
 
     def _stiffness(self, points: Matrix) -> Vector:
-        logarithms = np.clip(points[:, _STIFFNESS], -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM)
+        logarithms = np.minimum(np.maximum(points[:, _STIFFNESS], -_LARGEST_LOGARITHM), _LARGEST_LOGARITHM)
         stiffness: Vector = self.grey_box.stiffness * np.exp(logarithms)
         return stiffness

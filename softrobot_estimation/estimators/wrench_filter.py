@@ -1,7 +1,7 @@
 """What filters on pressures and wrench have in common: stamps, hoses, sensors silent or stuck, and where it starts.
 
-A pressure is held until the next one of its chamber. Whatever comes first at a stamp moves the filter up to it, with
-the pressures of before; a wrench then corrects it.
+A pressure is held until the next one of its chamber. Whatever comes first at a stamp lets pass the time up to it, with
+the pressures of before; the filter makes a step when a wrench comes to correct it, or much time has passed.
 """
 
 from __future__ import annotations
@@ -38,16 +38,25 @@ WEIGHED = 100
 _SILENT_NS = round(SILENT_S * NANOSECONDS_PER_SECOND)
 _TURNED = 1e-9
 _ELEMENTS = tuple(f"{what}_{axis}" for what in ("force", "torque") for axis in "xyz")
-_PIECE_S = 0.01
-_PLACE = np.arange(3)
+_PIECE_S, _LONGEST_STEP_S = 0.01, 0.0105
+"""Through which pressures are held; and through which a mean may stand for those that were read on the way."""
+_IN_PLACE = np.eye(3)
 _SETTLING_S = 4.0
 _LARGEST_START_RAD = 2.0
 _START_SHARE = 0.2
 """Standard deviation of where it starts bent by pressures, as a share of that."""
 
 
+class Pending(NamedTuple):
+    """A step that the filter has yet to make: through the mean of the pressures meanwhile."""
+
+    mean_pa: Vector
+    step_s: float
+    moment_stddev_n_m: float
+
+
 class FilterState(NamedTuple, Generic[Filtered]):
-    """All that measurements change; (C,) by chamber.
+    """All that measurements change; by chamber.
 
     Attributes
     ----------
@@ -71,6 +80,8 @@ class FilterState(NamedTuple, Generic[Filtered]):
         (6,) how often each of its elements has been the same in a row.
     filtered
         Of the filter; None until all pressures were heard.
+    pending
+        From its stamp to `stamp_ns`; None: it is there.
     silent, standing
         Sensors that have been missing or stuck for too long, and elements of a wrench that is not.
     weighed
@@ -81,12 +92,13 @@ class FilterState(NamedTuple, Generic[Filtered]):
     stamp_ns: int | None
     readings_pa: Vector
     chambers_pa: Vector
-    heard_ns: NDArray[np.int64]
-    repeated: NDArray[np.int64]
+    heard_ns: tuple[int, ...]
+    repeated: tuple[int, ...]
     wrench: Vector
     wrench_ns: int
     wrench_repeated: NDArray[np.int64]
     filtered: Filtered | None = None
+    pending: Pending | None = None
     silent: tuple[str, ...] = ()
     standing: tuple[str, ...] = ()
     weighed: tuple[int, float] = (0, 0.0)
@@ -102,6 +114,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
     def __init__(self, configuration: SoftRobotConfiguration) -> None:
         self.configuration = configuration
         self.grey_box = GreyBox(configuration)
+        self._offsets_pa = self.grey_box.offsets_pa.tolist()
         names = configuration.chambers.names
         self._chamber_of = {pressure_channel(name).sensor: place for place, name in enumerate(names)}
         wrench, settings = configuration.wrench, configuration.filter
@@ -142,8 +155,8 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         """A filter whose robot stands at a row (ROW,), with standard deviations of its columns, and that stiffness."""
 
     @abstractmethod
-    def moved(self, filtered: Filtered, mean_pa: Vector, step_s: float, moment_stddev_n_m: float) -> Filtered:
-        """After a step through chambers' mean pressures (C,)."""
+    def moved(self, filtered: Filtered, pending: Pending, chambers_pa: Vector) -> Filtered:
+        """After a step; of chambers the pressures at its end."""
 
     @abstractmethod
     def eased(self, filtered: Filtered, share: float) -> Filtered:
@@ -155,9 +168,12 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
 
     @abstractmethod
     def corrected(
-        self, filtered: Filtered, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
+        self, filtered: Filtered, state: FilterState[Filtered], wrench: Vector
     ) -> tuple[Filtered, Innovation, int, tuple[Notice, ...]]:
-        """By a wrench (6,) in the base's frame, NaN where unknown; rejections in a row with this one."""
+        """After the pending step, if there is one, by a wrench (6,) in the base's frame, NaN where unknown.
+
+        Rejections in a row with this one.
+        """
 
     @abstractmethod
     def published(self, filtered: Filtered, chambers_pa: Vector) -> tuple[Vector, Matrix]:
@@ -166,7 +182,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
     def start(self, initial: Estimate | None) -> FilterState[Filtered]:
         """Nothing heard yet."""
         count, stamp_ns = len(self._chamber_of), None if initial is None else initial.stamp_ns
-        unheard, never = np.full(count, np.nan), np.zeros(count, dtype=np.int64)
+        unheard, never = np.full(count, np.nan), (0,) * count
         return FilterState(
             initial, stamp_ns, unheard, unheard, never, never,
             wrench=np.full(6, np.nan), wrench_ns=stamp_ns or 0, wrench_repeated=np.zeros(6, dtype=np.int64),
@@ -180,56 +196,62 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         before_ns = now_ns if state.stamp_ns is None else state.stamp_ns
         if state.stamp_ns is None:
             state = state._replace(stamp_ns=now_ns, wrench_ns=now_ns)
-        filtered, moved = state.filtered, False
-        if filtered is not None and now_ns > before_ns:
-            steps, chambers_pa = self._steps(state, before_ns, now_ns)
-            for one in steps:
-                filtered = self.moved(filtered, *one)
-            state, moved = state._replace(stamp_ns=now_ns, chambers_pa=chambers_pa, filtered=filtered), True
+        passed = state.filtered is not None and now_ns > before_ns
+        if passed:
+            state = self._waited(state, before_ns, now_ns)
         state, events = self._listened(state, before_ns, now_ns)
         if chamber is not None:
             state = self._with_pressure(state, chamber, measurement)
-            filtered = state.filtered
-            if filtered is None or not (moved and now_ns - state.wrench_ns > _SILENT_NS):
+            if state.filtered is None or not (passed and now_ns - state.wrench_ns > _SILENT_NS):
                 return Step(state, events=events)
-            return Step(state, self._estimate(state, *self.published(filtered, state.chambers_pa)), events=events)
+            state = self._caught_up(state)
+            return Step(state, self._estimate(state), events=events)
         state, wrench, found = self._with_wrench(state, measurement)
+        filtered = state.filtered
         if filtered is None or wrench is None:
             return Step(state, events=(*events, *found), used=False)
         seen: Innovation | None = None
-        if not np.isnan(wrench).all():
-            filtered, seen, rejected, lost = self.corrected(
-                filtered, wrench, state.chambers_pa, state.rejected_in_a_row
-            )
-            state, found = state._replace(filtered=filtered, rejected_in_a_row=rejected), (*found, *lost)
-        estimate = self._estimate(state, *self.published(filtered, state.chambers_pa))
-        return Step(state, estimate, seen, (*events, *found), used=seen is not None)
+        if np.isnan(wrench).all():
+            state = self._caught_up(state)
+        else:
+            filtered, seen, rejected, lost = self.corrected(filtered, state, wrench)
+            state, found = state._replace(filtered=filtered, pending=None, rejected_in_a_row=rejected), (*found, *lost)
+        return Step(state, self._estimate(state), seen, (*events, *found), used=seen is not None)
 
     def _with_pressure(
         self, state: FilterState[Filtered], chamber: int, measurement: Measurement
     ) -> FilterState[Filtered]:
-        stamp_ns, filtered, chambers_pa = measurement.stamp_ns, state.filtered, state.chambers_pa
-        gauge = measurement.value[0] - self.configuration.pressure.ambient_pa - self.grey_box.offsets_pa[chamber]
-        readings, heard, repeated = state.readings_pa.copy(), state.heard_ns.copy(), state.repeated.copy()
-        repeated[chamber] = repeated[chamber] + 1 if gauge == readings[chamber] else 0
-        if repeated[chamber] < STUCK_AFTER:
-            heard[chamber] = stamp_ns
-        quiet = int(np.count_nonzero(stamp_ns - state.heard_ns > _SILENT_NS))
-        is_back = stamp_ns - state.heard_ns[chamber] > _SILENT_NS and repeated[chamber] == 0
+        stamp_ns = measurement.stamp_ns
+        gauge = float(measurement.value[0]) - self.configuration.pressure.ambient_pa - self._offsets_pa[chamber]
+        readings, repeated = state.readings_pa.copy(), state.repeated[chamber] + 1
+        if gauge != readings[chamber]:
+            repeated = 0
+        is_back = stamp_ns - state.heard_ns[chamber] > _SILENT_NS and repeated == 0
+        quiet = self._quiet(state, stamp_ns) if is_back else 0
         readings[chamber] = gauge
-        if filtered is not None and is_back:
+        state = state._replace(
+            readings_pa=readings,
+            heard_ns=_with(state.heard_ns, chamber, stamp_ns) if repeated < STUCK_AFTER else state.heard_ns,
+            repeated=_with(state.repeated, chamber, repeated),
+        )
+        if state.filtered is not None and is_back:
             # What it read last has long left the hose, and the moment that nobody knew was that of its pressure.
-            chambers_pa = chambers_pa.copy()
+            state, chambers_pa = self._caught_up(state), state.chambers_pa.copy()
+            assert state.filtered is not None
             chambers_pa[chamber] = gauge
-            filtered = self.eased(filtered, self._moment_stddev(quiet - 1) / self._moment_stddev(quiet))
+            filtered = self.eased(state.filtered, self._moment_stddev(quiet - 1) / self._moment_stddev(quiet))
             if quiet == 1 and stamp_ns - state.wrench_ns > _SILENT_NS:  # a pause of all sensors is over
                 filtered = self.placed(filtered, *self._standing(readings))
-        if filtered is None and np.isfinite(readings).all():
-            state = state._replace(stamp_ns=stamp_ns)
-            filtered, chambers_pa = self._begun(state.initial, readings), readings
-        return state._replace(
-            readings_pa=readings, chambers_pa=chambers_pa, heard_ns=heard, repeated=repeated, filtered=filtered
-        )
+            return state._replace(chambers_pa=chambers_pa, filtered=filtered)
+        if state.filtered is None and np.isfinite(readings).all():
+            return state._replace(
+                stamp_ns=stamp_ns, chambers_pa=readings, filtered=self._begun(state.initial, readings)
+            )
+        return state
+
+    def _quiet(self, state: FilterState[Filtered], now_ns: int) -> int:
+        """How many chambers have not been heard for too long."""
+        return sum([now_ns - heard_ns > _SILENT_NS for heard_ns in state.heard_ns])
 
     def _moment_stddev(self, quiet: int) -> float:
         """Of moments that nobody knows, with so many chambers silent, N m."""
@@ -266,8 +288,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
     def _weighed(self, weighed: tuple[int, float], wrench: Vector) -> tuple[tuple[int, float], tuple[Notice, ...]]:
         """With one more reading of the weight, and what there is to be said of the first ones."""
         known, (count, total_n) = self.configuration, weighed
-        along_n = float(wrench[:3] @ known.mounting.down_in_base)
-        if count == WEIGHED or math.isnan(along_n):
+        if count == WEIGHED or math.isnan(along_n := float(wrench[:3] @ known.mounting.down_in_base)):
             return weighed, ()
         weighed = count, total_n = count + 1, total_n + along_n
         weight_n = known.segment.mass_kg * known.gravity_m_s2
@@ -282,19 +303,30 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
             ),
         )
 
-    def _steps(
-        self, state: FilterState[Filtered], start_ns: int, stamp_ns: int
-    ) -> tuple[list[tuple[Vector, float, float]], Vector]:
-        """Arguments of `moved` up to a stamp, in pieces, with the pressures that were read before; these at its end."""
+    def _waited(self, state: FilterState[Filtered], start_ns: int, stamp_ns: int) -> FilterState[Filtered]:
+        """Up to a stamp, in pieces, with the pressures that were read before; the filter follows when it has to."""
         elapsed_s = min((stamp_ns - start_ns) / NANOSECONDS_PER_SECOND, FORGOTTEN_S)
-        pieces = int(np.ceil(elapsed_s / _PIECE_S - 1e-9))
-        piece_s, chambers_pa, steps = elapsed_s / pieces, state.chambers_pa, []
+        pieces = math.ceil(elapsed_s / _PIECE_S - 1e-9)
+        piece_s, chambers_pa = elapsed_s / pieces, state.chambers_pa
         for left in range(pieces - 1, -1, -1):
-            end_ns = stamp_ns - round(left * piece_s * NANOSECONDS_PER_SECOND)
-            quiet = int(np.count_nonzero(end_ns - state.heard_ns > _SILENT_NS))
+            quiet = self._quiet(state, stamp_ns - round(left * piece_s * NANOSECONDS_PER_SECOND))
             chambers_pa, mean_pa = self.grey_box.through_hoses(state.readings_pa, chambers_pa, piece_s)
-            steps.append((mean_pa, piece_s, self._moment_stddev(quiet)))
-        return steps, chambers_pa
+            before, newest = state.pending, Pending(mean_pa, piece_s, self._moment_stddev(quiet))
+            if before is not None and before.moment_stddev_n_m == newest.moment_stddev_n_m:
+                together_s = before.step_s + piece_s
+                if together_s <= _LONGEST_STEP_S:
+                    mean_pa = (before.step_s * before.mean_pa + piece_s * mean_pa) / together_s
+                    newest, before = Pending(mean_pa, together_s, newest.moment_stddev_n_m), None
+            if before is not None:
+                state = self._caught_up(state)
+            state = state._replace(stamp_ns=stamp_ns, chambers_pa=chambers_pa, pending=newest)
+        return state
+
+    def _caught_up(self, state: FilterState[Filtered]) -> FilterState[Filtered]:
+        """With the step that was pending, which no measurement corrects."""
+        if state.pending is None or state.filtered is None:
+            return state
+        return state._replace(filtered=self.moved(state.filtered, state.pending, state.chambers_pa), pending=None)
 
     def _listened(
         self, state: FilterState[Filtered], stamp_ns: int, now_ns: int
@@ -305,27 +337,29 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
             waited = now_ns - stamp_ns > WAITING_S * NANOSECONDS_PER_SECOND
             silent = tuple(names[place] for place in np.flatnonzero(np.isnan(state.readings_pa))) if waited else ()
         else:
-            quiet, deaf = now_ns - state.heard_ns > _SILENT_NS, now_ns - state.wrench_ns > _SILENT_NS
-            if not (quiet.any() or state.silent or deaf):
+            deaf = now_ns - state.wrench_ns > _SILENT_NS
+            if not (deaf or state.silent or now_ns - min(state.heard_ns) > _SILENT_NS):
                 return state, ()
-            silent = tuple(names[place] for place in np.flatnonzero(quiet)) + (WRENCH.sensor,) * deaf
+            quiet = [one for one, heard_ns in zip(names, state.heard_ns, strict=True) if now_ns - heard_ns > _SILENT_NS]
+            silent = (*quiet, *[WRENCH.sensor] * deaf)
         events = tuple(Notice(_told_silent(name, waits)) for name in silent if name not in state.silent)
         return state._replace(silent=silent), events
 
-    def _estimate(self, state: FilterState[Filtered], mean: Vector, covariance: Matrix) -> Estimate:
-        """Of these moments, with what a robot that is not quite the grey box may be off by."""
+    def _estimate(self, state: FilterState[Filtered]) -> Estimate:
+        """Of what is published, with what a robot that is not quite the grey box may be off by."""
         known, box, settings = self.configuration, self.grey_box, self.configuration.filter
         assert state.stamp_ns is not None
+        assert state.filtered is not None
+        mean, covariance = self.published(state.filtered, state.chambers_pa)
         place = settings.place_stddev_m**2 + settings.place_share**2 * float(mean[0] ** 2 + mean[1] ** 2)
-        covariance[_PLACE, _PLACE] += place
         # Elongation shows in no wrench: it is as unsure as axial stiffness and unheard chambers make it.
         longer_m = float(box.gains[2] @ state.chambers_pa) / known.stiffness.axial_n_per_m
-        quiet = int(np.count_nonzero(state.stamp_ns - state.heard_ns > _SILENT_NS))
+        quiet = self._quiet(state, state.stamp_ns)
         unsure_m = math.hypot(
             known.model.axial_stiffness_spread * longer_m, math.sqrt(quiet) * self._unsure_elongation_m
         )
-        along = unsure_m / (known.segment.length_m + box.beyond_m) * mean[_PLACE]
-        covariance[:3, :3] += np.outer(along, along)
+        along = unsure_m / (known.segment.length_m + box.beyond_m) * mean[:3]
+        covariance[:3, :3] += place * _IN_PLACE + along[:, None] * along
         covariance[6, 6] += (settings.stiffness_share * mean[6]) ** 2
         if not np.isfinite(mean).all():
             raise FilterBreakdown("the model bends by more than a full circle")
@@ -380,6 +414,10 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         row[0, 6:12] = np.tile(row[0, :3], 2)
         settled: Vector = row[0]
         return settled
+
+
+def _with(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+    return *values[:place], value, *values[place + 1 :]
 
 
 def _told_silent(name: str, waiting: bool) -> str:

@@ -42,31 +42,40 @@ MOTION = 15
 MAXIMUM_BENDING_RAD = 2.0 * np.pi
 """Where the series hold to rounding; a segment bent to a full circle has a singular Jacobian, too."""
 
+# Columns of what moves at once (`accelerate`), each of so many numbers side by side: a processor's vectors take them
+# together, which they do only where loops are this plain, and offsets into one array are known when it is compiled.
+LANES = 8
+LOAD, FORCES, MASSES, COLUMNS = 14, 17, 20, 26
+"""Behind a state's six: what hangs at the first point, kg; generalised forces, then accelerations; six that it uses.
+What lies between is the caller's."""
+
 # Coefficients of c_5 and c_6 as polynomials in x: even and odd powers are summed apart, from the highest, so that a
 # processor works at four sums at once and need not wait for each.
 _TERMS = 9
 
 
-def _coefficients(first: int, sign: float) -> Array:
+def _coefficients(first: int, sign: float) -> tuple[float, ...]:
     """sign / (4j + first)!, highest power first."""
-    return np.array([sign / math.factorial(4 * j + first) for j in range(_TERMS)][::-1])
+    return tuple(sign / math.factorial(4 * j + first) for j in reversed(range(_TERMS)))
 
 
 _EVEN_5, _ODD_5 = _coefficients(5, 1.0), _coefficients(7, -1.0)
 _EVEN_6, _ODD_6 = _coefficients(6, 1.0), _coefficients(8, -1.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(forceinline=True, error_model="numpy", fastmath={"contract"})
+def _polynomial(c: tuple[float, ...], x: float) -> float:
+    """Written out: a loop in it would keep the loop over lanes from being one of vectors."""
+    high = ((((c[0] * x + c[1]) * x + c[2]) * x + c[3]) * x + c[4]) * x + c[5]
+    return ((high * x + c[6]) * x + c[7]) * x + c[8]
+
+
+@njit(forceinline=True, error_model="numpy", fastmath={"contract"})
 def stumpff(x: float) -> tuple[float, float, float, float, float, float, float]:
     """c_0 to c_6 at x, the squared bending angle: to 1e-15 up to 180 degrees, to 3e-14 up to MAXIMUM_BENDING_RAD."""
-    even_5, odd_5, even_6, odd_6 = _EVEN_5[0], _ODD_5[0], _EVEN_6[0], _ODD_6[0]
     square = x * x
-    for j in range(1, _TERMS):
-        even_5 = even_5 * square + _EVEN_5[j]
-        odd_5 = odd_5 * square + _ODD_5[j]
-        even_6 = even_6 * square + _EVEN_6[j]
-        odd_6 = odd_6 * square + _ODD_6[j]
-    c5, c6 = even_5 + x * odd_5, even_6 + x * odd_6
+    c5 = _polynomial(_EVEN_5, square) + x * _polynomial(_ODD_5, square)
+    c6 = _polynomial(_EVEN_6, square) + x * _polynomial(_ODD_6, square)
     c4 = 1.0 / 24.0 - x * c6
     c3 = 1.0 / 6.0 - x * c5
     c2 = 0.5 - x * c4
@@ -74,17 +83,17 @@ def stumpff(x: float) -> tuple[float, float, float, float, float, float, float]:
     return 1.0 - x * c2, c1, c2, c3, c4, c5, c6
 
 
-@njit(cache=True, error_model="numpy")
+@njit(forceinline=True, error_model="numpy", fastmath={"contract"})
 def point_motion(
-    segment: Array, fraction: float, offset: float, state: Array
+    length_m: float, fraction: float, offset: float, q: Three, rates: Three
 ) -> tuple[Three, tuple[Three, Three, Three], Three]:
     """Position of a point, rows of its Jacobian in q, and Jdot qdot, all in the base's frame.
 
     Up to the point the segment is bent by b = fraction q[:2] and is m = fraction (L0 + dL) long. The point lies at
     (b_x G, b_y G, H), G = m c_2 + h c_1 and H = m c_1 + h c_0 at u = b^2, with h its offset along the tangent.
     """
-    bx, by, length = fraction * state[0], fraction * state[1], fraction * (segment[LENGTH] + state[2])
-    vx, vy, stretching = fraction * state[3], fraction * state[4], fraction * state[5]
+    bx, by, length = fraction * q[0], fraction * q[1], fraction * (length_m + q[2])
+    vx, vy, stretching = fraction * rates[0], fraction * rates[1], fraction * rates[2]
     c0, c1, c2, c3, c4, c5, c6 = stumpff(bx * bx + by * by)
     # First and second derivatives in u
     c1_u, c2_u = 0.5 * (c3 - c2), c4 - 0.5 * c3
@@ -104,73 +113,79 @@ def point_motion(
     return (bx * g, by * g, h), jacobian, convective
 
 
-@njit(cache=True, error_model="numpy")
-def acceleration(
-    segment: Array, points: Array, state: Array, actuation: Array, stiffness: Array, motions: Array
-) -> Three:
-    """Of one state: sum_i m_i J_i^T (J_i qdd + Jdot_i qdot - g) = actuation - stiffness q - damping qdot.
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def accelerate(segment: Array, points: Array, lanes: Array) -> None:
+    """Of LANES states: sum_i m_i J_i^T (J_i qdd + Jdot_i qdot - g) = forces, in `lanes` (at least COLUMNS LANES,).
 
-    Leaves in `motions` (n, MOTION) what `point_motion` has of the points, row by row.
+    Its columns begin with q and rates. Forces become accelerations.
     """
-    squared = state[0] * state[0] + state[1] * state[1]
-    if not (squared <= MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and segment[LENGTH] + state[2] > 0.0):
-        motions[:] = np.nan
-        return np.nan, np.nan, np.nan
-    r0 = actuation[0] - stiffness[0] * state[0] - segment[DAMPING] * state[3]
-    r1 = actuation[1] - stiffness[1] * state[1] - segment[DAMPING + 1] * state[4]
-    r2 = actuation[2] - stiffness[2] * state[2] - segment[DAMPING + 2] * state[5]
-    m00 = m01 = m02 = m11 = m12 = m22 = 0.0
+    length, gx, gy, gz = segment[LENGTH], segment[GRAVITY], segment[GRAVITY + 1], segment[GRAVITY + 2]
+    lanes[MASSES * LANES : COLUMNS * LANES] = 0.0
     for i in range(points.shape[0]):
-        mass = points[i, 2]
-        position, (jx, jy, jz), convective = point_motion(segment, points[i, 0], points[i, 1], state)
-        motion = motions[i]
-        for j in range(3):
-            motion[j], motion[3 + j], motion[6 + j], motion[9 + j] = position[j], jx[j], jy[j], jz[j]
-            motion[12 + j] = convective[j]
-        fx = mass * (segment[GRAVITY] - convective[0])
-        fy = mass * (segment[GRAVITY + 1] - convective[1])
-        fz = mass * (segment[GRAVITY + 2] - convective[2])
-        r0 += jx[0] * fx + jy[0] * fy + jz[0] * fz
-        r1 += jx[1] * fx + jy[1] * fy + jz[1] * fz
-        r2 += jx[2] * fx + jy[2] * fy + jz[2] * fz
-        m00 += mass * (jx[0] * jx[0] + jy[0] * jy[0] + jz[0] * jz[0])
-        m01 += mass * (jx[0] * jx[1] + jy[0] * jy[1] + jz[0] * jz[1])
-        m02 += mass * (jx[0] * jx[2] + jy[0] * jy[2] + jz[0] * jz[2])
-        m11 += mass * (jx[1] * jx[1] + jy[1] * jy[1] + jz[1] * jz[1])
-        m12 += mass * (jx[1] * jx[2] + jy[1] * jy[2] + jz[1] * jz[2])
-        m22 += mass * (jx[2] * jx[2] + jy[2] * jy[2] + jz[2] * jz[2])
+        fraction, offset, own_mass, hung = points[i, 0], points[i, 1], points[i, 2], 1.0 if i == 0 else 0.0
+        for k in range(LANES):
+            q = lanes[k], lanes[LANES + k], lanes[2 * LANES + k]
+            rates = lanes[3 * LANES + k], lanes[4 * LANES + k], lanes[5 * LANES + k]
+            mass = own_mass + hung * max(lanes[LOAD * LANES + k], 0.0)
+            _, (jx, jy, jz), convective = point_motion(length, fraction, offset, q, rates)
+            fx, fy, fz = mass * (gx - convective[0]), mass * (gy - convective[1]), mass * (gz - convective[2])
+            lanes[FORCES * LANES + k] += jx[0] * fx + jy[0] * fy + jz[0] * fz
+            lanes[(FORCES + 1) * LANES + k] += jx[1] * fx + jy[1] * fy + jz[1] * fz
+            lanes[(FORCES + 2) * LANES + k] += jx[2] * fx + jy[2] * fy + jz[2] * fz
+            lanes[MASSES * LANES + k] += mass * (jx[0] * jx[0] + jy[0] * jy[0] + jz[0] * jz[0])
+            lanes[(MASSES + 1) * LANES + k] += mass * (jx[0] * jx[1] + jy[0] * jy[1] + jz[0] * jz[1])
+            lanes[(MASSES + 2) * LANES + k] += mass * (jx[0] * jx[2] + jy[0] * jy[2] + jz[0] * jz[2])
+            lanes[(MASSES + 3) * LANES + k] += mass * (jx[1] * jx[1] + jy[1] * jy[1] + jz[1] * jz[1])
+            lanes[(MASSES + 4) * LANES + k] += mass * (jx[1] * jx[2] + jy[1] * jy[2] + jz[1] * jz[2])
+            lanes[(MASSES + 5) * LANES + k] += mass * (jx[2] * jx[2] + jy[2] * jy[2] + jz[2] * jz[2])
     # Solved by the factors L D L^T of the mass matrix, elongation last.
-    l10, l20 = m01 / m00, m02 / m00
-    d1 = m11 - l10 * m01
-    l21 = (m12 - l20 * m01) / d1
-    d2 = m22 - l20 * m02 - l21 * l21 * d1
-    y1 = r1 - l10 * r0
-    a2 = (r2 - l20 * r0 - l21 * y1) / d2
-    a1 = y1 / d1 - l21 * a2
-    return r0 / m00 - l10 * a1 - l20 * a2, a1, a2
+    for k in range(LANES):
+        squared = lanes[k] * lanes[k] + lanes[LANES + k] * lanes[LANES + k]
+        inside = (squared <= MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD) & (length + lanes[2 * LANES + k] > 0.0)
+        m00, m01, m02 = lanes[MASSES * LANES + k], lanes[(MASSES + 1) * LANES + k], lanes[(MASSES + 2) * LANES + k]
+        r0, r1 = lanes[FORCES * LANES + k], lanes[(FORCES + 1) * LANES + k]
+        l10, l20 = m01 / m00, m02 / m00
+        d1 = lanes[(MASSES + 3) * LANES + k] - l10 * m01
+        l21 = (lanes[(MASSES + 4) * LANES + k] - l20 * m01) / d1
+        d2 = lanes[(MASSES + 5) * LANES + k] - l20 * m02 - l21 * l21 * d1
+        y1 = r1 - l10 * r0
+        a2 = (lanes[(FORCES + 2) * LANES + k] - l20 * r0 - l21 * y1) / d2
+        a1 = y1 / d1 - l21 * a2
+        lanes[FORCES * LANES + k] = r0 / m00 - l10 * a1 - l20 * a2 if inside else np.nan
+        lanes[(FORCES + 1) * LANES + k] = a1 if inside else np.nan
+        lanes[(FORCES + 2) * LANES + k] = a2 if inside else np.nan
 
 
-@njit(cache=True, error_model="numpy")
-def add_load(segment: Array, mass: float, origin: Array, motion: Array, accelerations: Three, load: Array) -> None:
-    """Add to `load` (6,) force and torque about `origin` (3,) of one mass that moves so, where q has accelerations."""
-    a0, a1, a2 = accelerations
-    fx = mass * (segment[GRAVITY] - (motion[3] * a0 + motion[4] * a1 + motion[5] * a2 + motion[12]))
-    fy = mass * (segment[GRAVITY + 1] - (motion[6] * a0 + motion[7] * a1 + motion[8] * a2 + motion[13]))
-    fz = mass * (segment[GRAVITY + 2] - (motion[9] * a0 + motion[10] * a1 + motion[11] * a2 + motion[14]))
-    x, y, z = motion[0] - origin[0], motion[1] - origin[1], motion[2] - origin[2]
-    load[0] += fx
-    load[1] += fy
-    load[2] += fz
-    load[3] += y * fz - z * fy
-    load[4] += z * fx - x * fz
-    load[5] += x * fy - y * fx
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def _accelerations(
+    segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, out: Array
+) -> None:
+    """Of states (K, 6) under actuation - stiffness q - damping qdot, into `out` (K, 3)."""
+    lanes = np.zeros(COLUMNS * LANES)
+    for first in range(0, states.shape[0], LANES):
+        count = min(LANES, states.shape[0] - first)
+        for k in range(LANES):
+            place = first + min(k, count - 1)
+            state, held_by = states[place], stiffness[min(place, len(stiffness) - 1)]
+            for i in range(6):
+                lanes[i * LANES + k] = state[i]
+            for i in range(3):
+                held = held_by[i] * state[i] + segment[DAMPING + i] * state[3 + i]
+                lanes[(FORCES + i) * LANES + k] = actuation[i] - held
+        accelerate(segment, points, lanes)
+        for k in range(count):
+            for i in range(3):
+                out[first + k, i] = lanes[(FORCES + i) * LANES + k]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
 def locate(segment: Array, fraction: float, offset: float, states: Array, motions: Array) -> None:
     """Motions of one point, see MOTION, into `motions` (K, MOTION)."""
     for k in range(states.shape[0]):
-        position, (jx, jy, jz), convective = point_motion(segment, fraction, offset, states[k])
+        state = states[k]
+        position, (jx, jy, jz), convective = point_motion(
+            segment[LENGTH], fraction, offset, (state[0], state[1], state[2]), (state[3], state[4], state[5])
+        )
         for j in range(3):
             motions[k, j], motions[k, 12 + j] = position[j], convective[j]
             motions[k, 3 + j], motions[k, 6 + j], motions[k, 9 + j] = jx[j], jy[j], jz[j]
@@ -229,6 +244,17 @@ class ConstantCurvatureSegment:
         """J = dp/dq (3, 3) or (K, 3, 3) of that position, and Jdot qdot (3,) or (K, 3), m/s^2."""
         out = self._located(states, fraction, offset_m)
         return out[..., 3:12].reshape(*out.shape[:-1], 3, 3), out[..., 12:]
+
+    def accelerations(self, states: ArrayLike, actuation: ArrayLike, stiffness: ArrayLike) -> Array:
+        """Second rates of q (3,) or (K, 3) under generalised forces (3,), held by stiffness (3,) or (K, 3) along q.
+
+        NaN outside the model's domain.
+        """
+        array, held = (np.asarray(one, dtype=np.float64) for one in (states, stiffness))
+        out = np.empty((*array.shape[:-1], 3))
+        pushed = np.asarray(actuation, dtype=np.float64)
+        _accelerations(*self.arrays, np.atleast_2d(array), pushed, *np.atleast_2d(held, out))
+        return out
 
     def _located(self, states: ArrayLike, fraction: float, offset_m: float) -> Array:
         """(MOTION,) or (K, MOTION), see MOTION."""

@@ -17,12 +17,7 @@ from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.measurement import Matrix, Vector
 from softrobot_estimation.model import grey_box_kernels as kernels
 from softrobot_estimation.model.configuration import BehaviourConfiguration, SoftRobotConfiguration
-from softrobot_estimation.model.constant_curvature import (
-    MOTION,
-    ConstantCurvatureSegment,
-    acceleration,
-    with_damping_ratios,
-)
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment, with_damping_ratios
 
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""
@@ -165,24 +160,16 @@ class GreyBox:
             force += mass * np.array(self.segment.gravity_m_s2) @ self.segment.jacobian(state, fraction, offset)[0]
         return np.asarray(force)
 
-    def _drive(self, pressures_pa: NDArray[np.float64]) -> Matrix:
-        """(1, 4) or (K, 4) generalised forces of the pressures in the chambers, and their sum in 100 kPa."""
-        rows = np.atleast_2d(pressures_pa)
-        out: Matrix = np.empty((len(rows), 4))
-        for row, one in zip(out, rows, strict=True):  # summed alike, however many there are
-            row[:3], row[3] = self.gains @ one, 1e-5 * one.sum()
-        return out
-
     def propagate(self, rows: Matrix, stiffness: Vector, mean_pa: NDArray[np.float64], step_s: float) -> Matrix:
         """Rows (K, n) after a step through chambers' mean pressures, with stiffness (K,) N m/rad of each."""
         out, parts = np.empty_like(rows), sub_steps(step_s, self._largest_step_s)
-        kernels.propagate(self.numbers, rows, stiffness, self._drive(mean_pa), step_s, parts, out)
+        kernels.propagate(self.numbers, rows, stiffness, np.atleast_2d(mean_pa), step_s, parts, out)
         return out
 
     def loads(self, rows: Matrix, stiffness: Vector, pressures_pa: NDArray[np.float64]) -> Matrix:
         """(K, 6) what the rows put on the force-torque sensor, at its origin, in the base's frame; N, N m."""
         out = np.empty((len(rows), 6))
-        kernels.loads(self.numbers, rows, stiffness, self._drive(pressures_pa), out)
+        kernels.loads(self.numbers, rows, stiffness, np.atleast_2d(pressures_pa), out)
         return out
 
     def tips(self, rows: Matrix, stiffness: Vector, pressures_pa: Vector) -> Matrix:
@@ -220,8 +207,7 @@ def linearised(
     # Accelerations are quadratic in rates, so that only the differences in q need to be short.
     lengths = np.repeat([1e-5, 1.0], 3)
     both = np.vstack([at + np.diag(lengths), at - np.diag(lengths)])
-    motions = np.empty((len(segment.arrays[1]), MOTION))
-    values = np.array([acceleration(*segment.arrays, one, holding, stiffness, motions) for one in both])
+    values = segment.accelerations(both, holding, stiffness)
     out = np.zeros((6, 6))
     out[:3, 3:] = np.eye(3)
     out[3:] = ((values[:6] - values[6:]) / (2.0 * lengths[:, None])).T

@@ -24,17 +24,24 @@ from numba import njit
 from numpy.typing import NDArray
 
 from softrobot_estimation.model.constant_curvature import (
+    COLUMNS,
     DAMPING,
+    FORCES,
+    GRAVITY,
+    LANES,
+    LENGTH,
+    LOAD,
+    MASSES,
     MAXIMUM_BENDING_RAD,
-    MOTION,
-    acceleration,
-    add_load,
+    accelerate,
     point_motion,
 )
 
 Array = NDArray[np.float64]
 
-RATES, RELAXED, MOMENTS, PAYLOAD, REST, ROW = 3, 6, 12, 14, 15, 17
+RATES, RELAXED, MOMENTS, PAYLOAD, REST, ROW = 3, 6, 12, LOAD, 15, FORCES
+_STIFFNESS, _DRIVE, _SLOPE, _COLUMNS = COLUMNS, COLUMNS + 1, COLUMNS + 5, COLUMNS + 5 + MOMENTS
+"""Of `lanes`, behind those of `accelerate`: k; forces, with a row's moments, and summed pressure; rates."""
 
 SATURATION_RAD2 = 0.64
 """Squared bending at which the law has gone half of its way."""
@@ -86,24 +93,7 @@ class Numbers(NamedTuple):
     moment_time_s: float
 
 
-class _Scratch(NamedTuple):
-    """Room for a row's forces, stiffness, segment and points with what the row changes, their motion, and rates."""
-
-    forces: Array
-    stiff: Array
-    damped: Array
-    loaded: Array
-    motions: Array
-    rates: Array
-
-
-@njit(cache=True, error_model="numpy")
-def _scratch(robot: Numbers) -> _Scratch:
-    motions = np.empty((robot.points.shape[0], MOTION))
-    return _Scratch(np.empty(3), np.empty(3), robot.segment.copy(), robot.points.copy(), motions, np.empty(MOMENTS))
-
-
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy", fastmath={"contract"})
 def law(robot: Numbers, squared_bending: float, total_pressure: float) -> float:
     """Factor on the stiffness at that bending (rad^2) and sum of pressures (100 kPa)."""
     return max(
@@ -115,85 +105,131 @@ def law(robot: Numbers, squared_bending: float, total_pressure: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _rates(robot: Numbers, row: Array, stiffness: float, drive: Array, scratch: _Scratch) -> None:
-    """Rates of a row's first MOMENTS columns into `scratch.rates`, and the points' motion into `scratch.motions`."""
-    forces, stiff, damped, out = scratch.forces, scratch.stiff, scratch.damped, scratch.rates
-    squared = row[0] * row[0] + row[1] * row[1]
-    now = stiffness * law(robot, squared, drive[3])
-    axial, base = robot.axial_stiffness, stiffness
-    forces[0] = drive[0] + row[MOMENTS] + row[REST] + robot.stiffness * robot.rest[0]
-    forces[1] = drive[1] + row[MOMENTS + 1] + row[REST + 1] + robot.stiffness * robot.rest[1]
-    forces[2] = drive[2] + axial * robot.rest[2]
-    for element in range(2):
-        for i in range(3):
-            place = RELAXED + 3 * element + i
-            behind = row[i] - row[place]
-            forces[i] -= robot.shares[element] * (axial if i == 2 else base) * behind
-            out[place] = behind / robot.times_s[element]
-    stiff[0] = now * (1.0 + robot.anisotropy)
-    stiff[1] = now * (1.0 - robot.anisotropy)
-    stiff[2] = axial
-    growth = 1.0 + robot.damping_growth * squared
-    for i in range(2):
-        damped[DAMPING + i] = robot.segment[DAMPING + i] * growth
-    a0, a1, a2 = acceleration(damped, scratch.loaded, row, forces, stiff, scratch.motions)
-    for i in range(3):
-        out[i] = row[RATES + i]
-    out[RATES], out[RATES + 1], out[RATES + 2] = a0, a1, a2
+def _gathered(robot: Numbers, rows: Array, stiffness: Array, pressures: Array, first: int, lanes: Array) -> int:
+    """Rows from `first` on side by side in `lanes`, the last again and again where they end; how many there are."""
+    count = min(LANES, rows.shape[0] - first)
+    for k in range(LANES):
+        place = first + min(k, count - 1)
+        for column in range(ROW):
+            lanes[column * LANES + k] = rows[place, column]
+        lanes[_STIFFNESS * LANES + k] = stiffness[place]
+        for i in range(4):
+            lanes[(_DRIVE + i) * LANES + k] = rows[place, MOMENTS + i] + rows[place, REST + i] if i < 2 else 0.0
+        for c, pressure in enumerate(pressures[min(place, len(pressures) - 1)]):
+            lanes[(_DRIVE + 3) * LANES + k] += 1e-5 * pressure
+            for i in range(3):
+                lanes[(_DRIVE + i) * LANES + k] += robot.gains[i, c] * pressure
+    return count
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def _rates(robot: Numbers, lanes: Array) -> None:
+    """Rates of the rows' first MOMENTS columns, in `lanes`."""
+    axial, straight, growing = robot.axial_stiffness, robot.stiffness, robot.damping_growth
+    rest_x, rest_y, rest_z = straight * robot.rest[0], straight * robot.rest[1], axial * robot.rest[2]
+    dx, dy, dz = robot.segment[DAMPING], robot.segment[DAMPING + 1], robot.segment[DAMPING + 2]
+    stiffer, softer = 1.0 + robot.anisotropy, 1.0 - robot.anisotropy
+    fast, slow, per_fast, per_slow = robot.shares[0], robot.shares[1], 1.0 / robot.times_s[0], 1.0 / robot.times_s[1]
+    for k in range(LANES):
+        x, y, z, base = lanes[k], lanes[LANES + k], lanes[2 * LANES + k], lanes[_STIFFNESS * LANES + k]
+        squared = x * x + y * y
+        now, grown = base * law(robot, squared, lanes[(_DRIVE + 3) * LANES + k]), 1.0 + growing * squared
+        fast_x, slow_x = x - lanes[RELAXED * LANES + k], x - lanes[(RELAXED + 3) * LANES + k]
+        fast_y, slow_y = y - lanes[(RELAXED + 1) * LANES + k], y - lanes[(RELAXED + 4) * LANES + k]
+        fast_z, slow_z = z - lanes[(RELAXED + 2) * LANES + k], z - lanes[(RELAXED + 5) * LANES + k]
+        lanes[FORCES * LANES + k] = (
+            (lanes[_DRIVE * LANES + k] + rest_x)
+            - base * (fast * fast_x + slow * slow_x)
+            - (now * stiffer * x + dx * grown * lanes[RATES * LANES + k])
+        )
+        lanes[(FORCES + 1) * LANES + k] = (
+            (lanes[(_DRIVE + 1) * LANES + k] + rest_y)
+            - base * (fast * fast_y + slow * slow_y)
+            - (now * softer * y + dy * grown * lanes[(RATES + 1) * LANES + k])
+        )
+        lanes[(FORCES + 2) * LANES + k] = (
+            (lanes[(_DRIVE + 2) * LANES + k] + rest_z)
+            - axial * (fast * fast_z + slow * slow_z)
+            - (axial * z + dz * lanes[(RATES + 2) * LANES + k])
+        )
+        lanes[(_SLOPE + 6) * LANES + k], lanes[(_SLOPE + 9) * LANES + k] = fast_x * per_fast, slow_x * per_slow
+        lanes[(_SLOPE + 7) * LANES + k], lanes[(_SLOPE + 10) * LANES + k] = fast_y * per_fast, slow_y * per_slow
+        lanes[(_SLOPE + 8) * LANES + k], lanes[(_SLOPE + 11) * LANES + k] = fast_z * per_fast, slow_z * per_slow
+    accelerate(robot.segment, robot.points, lanes)
+    for k in range(3 * LANES):
+        lanes[_SLOPE * LANES + k] = lanes[RATES * LANES + k]
+        lanes[(_SLOPE + 3) * LANES + k] = lanes[FORCES * LANES + k]
+
+
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
 def propagate(
-    robot: Numbers, rows: Array, stiffness: Array, drive: Array, step_s: float, count: int, out: Array
+    robot: Numbers, rows: Array, stiffness: Array, pressures: Array, step_s: float, count: int, out: Array
 ) -> None:
     """Rows (K, n) after `step_s` in `count` steps of the classical Runge-Kutta rule, into `out` (K, n).
 
-    `drive` (1, 4) or (K, 4), which is held: generalised forces of the pressures, and their sum in 100 kPa.
+    `pressures` (1, C) or (K, C), which are held.
     """
-    keep = math.exp(-step_s / robot.moment_time_s)
-    h = step_s / count
-    scratch = _scratch(robot)
-    stage, slope, total = np.empty(rows.shape[1]), scratch.rates, np.empty(MOMENTS)
-    for k in range(rows.shape[0]):
-        row = out[k]
-        row[:] = rows[k]
-        scratch.loaded[0, 2] = robot.points[0, 2] + max(row[PAYLOAD], 0.0)
+    keep, h = math.exp(-step_s / robot.moment_time_s), step_s / count
+    lanes, size = np.empty(_COLUMNS * LANES), MOMENTS * LANES
+    before, total = np.empty(size), np.empty(size)
+    slope = lanes[_SLOPE * LANES :]
+    for first in range(0, rows.shape[0], LANES):
+        here = _gathered(robot, rows, stiffness, pressures, first, lanes)
         for _ in range(count):
-            stage[:] = row
+            before[:] = lanes[:size]
+            total[:] = 0.0
             for order in range(4):
-                _rates(robot, stage, stiffness[k], drive[min(k, len(drive) - 1)], scratch)
-                if order == 0:
-                    total[:] = slope
-                else:
-                    weight = 1.0 if order == 3 else 2.0
-                    for i in range(MOMENTS):
-                        total[i] += weight * slope[i]
-                if order < 3:
-                    ahead = h if order == 2 else 0.5 * h
-                    for i in range(MOMENTS):
-                        stage[i] = row[i] + ahead * slope[i]
-            for i in range(MOMENTS):
-                row[i] += h / 6.0 * total[i]
-        row[MOMENTS] *= keep
-        row[MOMENTS + 1] *= keep
+                _rates(robot, lanes)
+                weight = h / 3.0 if order == 1 or order == 2 else h / 6.0
+                ahead = h if order == 2 else 0.5 * h
+                for j in range(size):
+                    total[j] += weight * slope[j]
+                    lanes[j] = before[j] + ahead * slope[j]
+            for j in range(size):
+                lanes[j] = before[j] + total[j]
+        for k in range(here):
+            row = out[first + k]
+            row[:] = rows[first + k]
+            for column in range(MOMENTS):
+                row[column] = lanes[column * LANES + k]
+            row[MOMENTS] *= keep
+            row[MOMENTS + 1] *= keep
 
 
-@njit(cache=True, error_model="numpy")
-def loads(robot: Numbers, rows: Array, stiffness: Array, drive: Array, out: Array) -> None:
+@njit(cache=True, error_model="numpy", fastmath={"contract"})
+def loads(robot: Numbers, rows: Array, stiffness: Array, pressures: Array, out: Array) -> None:
     """Force and torque about the origin that each moving row puts on its base, in the base's frame, into `out` (K, 6).
 
     Accelerations are those of `points`; the base feels the `load_masses`.
     """
-    scratch = _scratch(robot)
-    for k in range(rows.shape[0]):
-        load, payload = out[k], max(rows[k, PAYLOAD], 0.0)
-        scratch.loaded[0, 2] = robot.points[0, 2] + payload
-        _rates(robot, rows[k], stiffness[k], drive[min(k, len(drive) - 1)], scratch)
-        accelerations = (scratch.rates[RATES], scratch.rates[RATES + 1], scratch.rates[RATES + 2])
-        load[:] = 0.0
-        for i in range(robot.points.shape[0]):
-            mass = robot.load_masses[i] + (payload if i == 0 else 0.0)
-            add_load(robot.segment, mass, robot.origin, scratch.motions[i], accelerations, load)
+    segment, points, lanes = robot.segment, robot.points, np.empty(_COLUMNS * LANES)
+    length, gx, gy, gz = segment[LENGTH], segment[GRAVITY], segment[GRAVITY + 1], segment[GRAVITY + 2]
+    x0, y0, z0 = robot.origin[0], robot.origin[1], robot.origin[2]
+    for first in range(0, rows.shape[0], LANES):
+        here = _gathered(robot, rows, stiffness, pressures, first, lanes)
+        _rates(robot, lanes)
+        lanes[MASSES * LANES : COLUMNS * LANES] = 0.0
+        for i in range(points.shape[0]):
+            fraction, offset, own_mass, hung = points[i, 0], points[i, 1], robot.load_masses[i], 1.0 if i == 0 else 0.0
+            for k in range(LANES):
+                q = lanes[k], lanes[LANES + k], lanes[2 * LANES + k]
+                rates = lanes[3 * LANES + k], lanes[4 * LANES + k], lanes[5 * LANES + k]
+                a0, a1 = lanes[FORCES * LANES + k], lanes[(FORCES + 1) * LANES + k]
+                a2 = lanes[(FORCES + 2) * LANES + k]
+                mass = own_mass + hung * max(lanes[PAYLOAD * LANES + k], 0.0)
+                (x, y, z), (jx, jy, jz), convective = point_motion(length, fraction, offset, q, rates)
+                fx = mass * (gx - (jx[0] * a0 + jx[1] * a1 + jx[2] * a2 + convective[0]))
+                fy = mass * (gy - (jy[0] * a0 + jy[1] * a1 + jy[2] * a2 + convective[1]))
+                fz = mass * (gz - (jz[0] * a0 + jz[1] * a1 + jz[2] * a2 + convective[2]))
+                lanes[MASSES * LANES + k] += fx
+                lanes[(MASSES + 1) * LANES + k] += fy
+                lanes[(MASSES + 2) * LANES + k] += fz
+                lanes[(MASSES + 3) * LANES + k] += (y - y0) * fz - (z - z0) * fy
+                lanes[(MASSES + 4) * LANES + k] += (z - z0) * fx - (x - x0) * fz
+                lanes[(MASSES + 5) * LANES + k] += (x - x0) * fy - (y - y0) * fx
+        for k in range(here):
+            for i in range(6):
+                out[first + k, i] = lanes[(MASSES + i) * LANES + k]
 
 
 @njit(cache=True, error_model="numpy")
@@ -201,7 +237,8 @@ def tips(robot: Numbers, rows: Array, stiffness: Array, total_pressure: float, o
     """Place and velocity of the tip, and stiffness now, into `out` (K, 7)."""
     for k in range(rows.shape[0]):
         row = rows[k]
-        position, (jx, jy, jz), _ = point_motion(robot.segment, 1.0, robot.beyond, row)
+        q, rates = (row[0], row[1], row[2]), (row[3], row[4], row[5])
+        position, (jx, jy, jz), _ = point_motion(robot.segment[LENGTH], 1.0, robot.beyond, q, rates)
         out[k, 0], out[k, 1], out[k, 2] = position
         out[k, 3] = jx[0] * row[3] + jx[1] * row[4] + jx[2] * row[5]
         out[k, 4] = jy[0] * row[3] + jy[1] * row[4] + jy[2] * row[5]
@@ -230,19 +267,14 @@ def simulate(
     `longest_s`.
     """
     one, moved, base, tip = np.empty((1, ROW)), np.empty((1, ROW)), np.array([robot.stiffness]), np.empty((1, 7))
-    chambers, mean, drive = readings[0].copy(), np.empty(readings.shape[1]), np.empty((1, 4))
+    chambers, mean = readings[0].copy(), np.empty((1, readings.shape[1]))
     one[0] = start
     for n in range(len(stamps_s)):
         step_s = stamps_s[n] - stamps_s[n - 1] if n > 0 else 0.0
         if step_s > 0.0:
-            chamber_pressures(readings[n - 1], robot.lag_s, step_s, chambers, mean)
-            drive[:] = 0.0
-            for c in range(len(mean)):
-                drive[0, 3] += 1e-5 * mean[c]
-                for i in range(3):
-                    drive[0, i] += robot.gains[i, c] * mean[c]
+            chamber_pressures(readings[n - 1], robot.lag_s, step_s, chambers, mean[0])
             parts = max(1, math.ceil(step_s / longest_s - 1e-6))
-            propagate(robot, one, base, drive, step_s, parts, moved)
+            propagate(robot, one, base, mean, step_s, parts, moved)
             one[:] = moved
             squared = one[0, 0] * one[0, 0] + one[0, 1] * one[0, 1]
             alive = squared + one[0, RATES] + one[0, RATES + 1] + one[0, RATES + 2]  # no number where it bent too far

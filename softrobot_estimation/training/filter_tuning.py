@@ -26,7 +26,7 @@ from onboard_estimation.contract.recorded import LoadedRecording
 from onboard_estimation.contract.tracks import BodyTrack
 from onboard_estimation.filtering.consistency import coverage, nees
 from onboard_estimation.judging.replay import EstimateSeries
-from onboard_estimation.learning.optimisation.methods import PATTERN
+from onboard_estimation.learning.optimisation.methods import pattern
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import LINEAR, Problem, Settings
 from onboard_estimation.pipeline.pipeline import Pipeline
@@ -294,7 +294,7 @@ def tune(
     names = tuple(", ".join(group) for group in search.groups)
     problem = Problem(names, (-farthest,) * count, (farthest,) * count, (LINEAR,) * count)
     settings = Settings(generations=search.evaluations - len(seen) + 1, initial_step=_FIRST_STEP)
-    minimise(PATTERN, problem, costs, settings, initial=np.zeros(count))
+    minimise(pattern, problem, costs, settings, initial=np.zeros(count))
     score_after, after = _best(seen)
     at_bounds = tuple(name for name in searched if abs(math.log(after[name] / start[name])) > 0.99 * farthest)
     return Tuned(before, after, seen[0][0], score_after, len(seen), at_bounds)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +11,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from live_graph import wait_until
 from scipy.spatial.transform import Rotation
 
-from drivers.emulators.motion_capture_nodes import BagFeed
 from drivers.emulators.natnet import NatNetServerConfiguration
 from drivers.emulators.vicon import ViconEmulatorConfiguration
 from drivers.motion_capture.bodies import (
     MOST_BODIES,
-    BodyPoses,
     chosen_names,
     parsed_names,
     plausible,
@@ -32,12 +27,8 @@ from drivers.motion_capture.bodies import (
 )
 from drivers.motion_capture.optitrack_client import OptitrackConfiguration
 from drivers.motion_capture.vicon_receiver import ViconConfiguration
-from onboard_estimation.bags.writing import BagWriter
 from onboard_estimation.base.configuration import ConfigurationError, describe, load
-from onboard_estimation.base.errors import UserError
 from onboard_estimation.base.installed import resource
-from onboard_estimation.base.series import Series, truth_channel
-from onboard_estimation.judging.simulated_bags import write_series
 
 TO_Z_UP = Rotation.from_euler("x", 90, degrees=True)
 
@@ -89,23 +80,6 @@ def test_names_are_chosen_or_made() -> None:
     assert chosen_names({"b": "two"}, ["a", "b"]) == {"b": "two"}
     assert chosen_names({}, ["a b", "a_b", "1", "", "a b"]) == {"a b": "a_b", "a_b": "a_b_2", "1": "body_1", "": "body"}
     assert len(chosen_names({}, [str(number) for number in range(2 * MOST_BODIES)])) == MOST_BODIES
-
-
-def test_a_bag_is_streamed_as_if_it_were_now(tmp_path: Path) -> None:
-    stamps_ns, bodies = 10_000_000 * np.arange(20), ("arm", "leg")
-    values = np.column_stack([np.arange(20), *np.zeros((5, 20)), np.ones(20)])
-    with BagWriter(tmp_path / "bag") as writer:
-        write_series(writer, [Series(truth_channel("arm"), stamps_ns, values)], "/lab")
-        write_series(writer, [Series(truth_channel("leg"), stamps_ns[::2], values[::2])], "/lab")
-    feed, found = BagFeed(tmp_path / "bag", ()), list[BodyPoses]()
-    wait_until(lambda: found.extend(feed.take()) or feed.is_over)
-    assert {one.names for one in found} == {feed.names} == {bodies}
-    assert [one.poses[0, 0] for one in found] == list(range(20))
-    assert [one.tracked.tolist() for one in found] == 10 * [[True, True], [True, False]]
-    assert (np.diff([one.stamp_ns for one in found]) == 10_000_000).all()
-    assert abs(found[-1].stamp_ns - time.time_ns()) < 60e9
-    with pytest.raises(UserError, match="no ground_truth/hand/pose; bodies in it: arm, leg"):
-        BagFeed(tmp_path / "bag", ["hand"])
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 from emulated_truth import Truth, ground_truth
 from live_graph import (
-    TF_IS_HERE,
     await_being_heard,
     collect,
-    collect_transforms,
     listening_node,
     running,
     spin_until,
@@ -69,11 +67,11 @@ def test_truth_comes_out_as_it_went_in_without_what_is_occluded_and_a_server_tha
     system = SYSTEMS[name]
     with socket.create_server((LOOPBACK, 0)) as free:
         ports = optitrack_ports() if name == "optitrack" else (f"port:={free.getsockname()[1]}",)
-    asked = parameters(*ports, "largest_distance_m:=10000.0", "bodies:=[box, link=arm]", "publish_tf:=true")
+    asked = parameters(*ports, "largest_distance_m:=10000.0", "bodies:=[box, link=arm]")
     streamed = parameters(*ports, "bodies:=[box, link]", *system.faults)
     with ExitStack() as later, running(name, tmp_path, *asked) as driver, listening_node() as node:
         reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
-        transforms, both = collect_transforms(node), [ground_truth(node, one) for one in ("box", "arm")]
+        both = [ground_truth(node, one) for one in ("box", "arm")]
         spin_until(
             node, lambda: system.absent in driver.output and (name == "vicon" or system.said[0] in driver.output)
         )
@@ -98,12 +96,6 @@ def test_truth_comes_out_as_it_went_in_without_what_is_occluded_and_a_server_tha
     for messages in both:
         assert np.median(np.abs(truth.errors_s(messages)[:200])) < 0.003
         assert messages[-1].header.frame_id == "world"
-    if TF_IS_HERE:
-        together: list[set[str]] = [{one.child_frame_id for one in message.transforms} for message in transforms]
-        assert {1, 2} <= {len(names) for names in together}
-        assert set().union(*together) == {"salp/truth/box", "salp/truth/arm"}
-    else:
-        assert driver.output.count("no tf: tf2_msgs is not installed") == 1
     statuses = [one for report in reports for one in report.status]
     assert any(one.level == b"\2" and system.absent in one.message for one in statuses)
     assert any(one.level == b"\1" and "not seen in" in one.message for one in statuses)
@@ -111,7 +103,7 @@ def test_truth_comes_out_as_it_went_in_without_what_is_occluded_and_a_server_tha
     assert all(float(figures[count]) == 0.0 for count in system.never)
 
 
-def test_reports_and_transforms_that_fail_end_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_reports_that_fail_end_alone(capfd: pytest.CaptureFixture[str]) -> None:
     from drivers.motion_capture.node import OptitrackNode
 
     ports = optitrack_ports()
@@ -120,12 +112,10 @@ def test_reports_and_transforms_that_fail_end_alone(capfd: pytest.CaptureFixture
     with closing(server), spun(OptitrackNode, arguments=parameters(*ports)) as (node,):
         got = ground_truth(node, "base")
         node.destroy_publisher(node._diagnostics)
-        node._tf = node._diagnostics
 
         def goes_on() -> bool:
             server.send(poses(stamp_ns=time.time_ns(), seed=time.time_ns() % 10**9))
-            return len(got) > 200 and node._transforming.trouble != "" != node._reporting.trouble
+            return len(got) > 200 and node._reporting.trouble != ""
 
         spin_until(node, goes_on)
-    said = capfd.readouterr().err
-    assert all(said.count(f"publishing {what} has ended") == 1 for what in ("/tf", "/diagnostics"))
+    assert capfd.readouterr().err.count("publishing /diagnostics has ended") == 1

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import serial
 from launched import Launch, recorded
-from live_graph import await_being_heard, call, collect, listening_node, running, spin_until, wait_until
+from live_graph import await_being_heard, collect, listening_node, running, spin_until, wait_until
 from node_here import nodes_here
-from sensor_msgs.msg import Imu, Temperature
+from sensor_msgs.msg import Imu
 
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
 from drivers.lines import SerialLine
@@ -42,10 +42,7 @@ class Sender:
         self._began_ns: int | None = None
         self._count = 0
         self._rng = np.random.default_rng(1)
-        self.high_bias: np.ndarray | None = np.zeros(6)  # None: the high-g sensor cannot be read
-        self.high_noise = 4.6
         self.frozen = False  # the low-g sensor gives the same reading again
-        self.turns_rad_s = 0.0
 
     def catch_up(self) -> bool:
         """Send what is due; true, for conditions."""
@@ -53,11 +50,8 @@ class Sender:
             self._began_ns = time.monotonic_ns()
         while self._count * PERIOD_NS <= time.monotonic_ns() - self._began_ns:
             value = AT_REST + self._rng.normal(0.0, 0.01, 6)
-            high = None
-            if self.high_bias is not None:
-                high = AT_REST + self.high_bias + self._rng.normal(0.0, self.high_noise, 6)
+            high = AT_REST + self._rng.normal(0.0, 4.6, 6)
             value = np.where(self.frozen, AT_REST, value)
-            value[1] += self.turns_rad_s * np.sin(1e-8 * self._count * PERIOD_NS)
             self.device.send([Reading(self._count * PERIOD_NS, value, high)])
             self._count += 1
         return True
@@ -134,27 +128,18 @@ def test_the_node_publishes_and_outlives_a_full_disk_a_frozen_chip_and_its_devic
         driver.wait_for("open at 921600 baud")
         low = collect(node, "sensor_msgs/msg/Imu", "imu/low_g/data_raw")
         high = collect(node, "sensor_msgs/msg/Imu", "imu/high_g/data_raw")
-        celsius = collect(node, "sensor_msgs/msg/Temperature", "imu/low_g/temperature")
         reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
         await_being_heard(node, "/hopper/serial_imu")
-        spin_until(
-            node, lambda: sender.catch_up() and len(low) > 700 and bool(celsius) and figures(reports)["samples"] > 300
-        )
+        spin_until(node, lambda: sender.catch_up() and len(low) > 700 and figures(reports)["samples"] > 300)
         found = figures(reports)
         assert found["lost"] == found["restarts"] == found["corrupted_crc"] == 0.0
-        assert celsius[-1].temperature == pytest.approx(25.0, abs=0.01)
+        assert found["temperature_celsius"] == pytest.approx(25.0, abs=0.01)
         # Axes are the body's, variances those of the data sheets, and the gyro that is not there is marked so.
         np.testing.assert_allclose(rates(low[-500:]).mean(axis=0), [0.0, 0.02, 0.03], atol=0.003)
         assert low[-1].linear_acceleration_covariance[0] == pytest.approx((400e-6 * 9.80665) ** 2 * 260.0)
         assert high[-1].angular_velocity_covariance[0] == -1.0
         assert high[-1].header.frame_id == "hopper/imu_high_g"
         assert 0.0 < time.time() - stamp_s(low[-1]) < 60.0
-        answer = call(node, "std_srvs/srv/Trigger", "zero_gyro")
-        assert answer.success, answer.message
-        assert "taken off" in answer.message
-        answered_s = time.time()  # what is on its way by then is as before
-        spin_until(node, lambda: sender.catch_up() and stamp_s(low[-500]) > answered_s)
-        np.testing.assert_allclose(rates(low[-500:]).mean(axis=0), [0.0, 0.0, 0.0], atol=0.003)
         full, frozen, most = f"raw_log {raw} has ended: File too large", "imu/low_g reads the same all the time", 65_536
         resource.prlimit(driver.popen.pid, resource.RLIMIT_FSIZE, (most, most))
         spin_until(node, lambda: sender.catch_up() and full in line_status(reports).message)
@@ -212,12 +197,11 @@ def test_reports_that_cannot_go_out_do_not_end_the_readings(port: Path, ros_doma
     sender = Sender(port)
     with nodes_here(SerialImuNode) as made:
         here = made(f"port:={port}")
-        low, celsius = here.listen(Imu, "imu/low_g/data_raw"), here.listen(Temperature, "imu/low_g/temperature")
-        here.until(lambda: sender.catch_up() and low and celsius and here.state("serial line").message)
+        low = here.listen(Imu, "imu/low_g/data_raw")
+        here.until(lambda: sender.catch_up() and low and here.state("serial line").message)
         node = here.node
-        for publisher in (node._diagnostics, node._temperature):
-            node.destroy_publisher(publisher)
-        here.until(lambda: sender.catch_up() and node._reporting.trouble and node._telling_temperature.trouble)
+        node.destroy_publisher(node._diagnostics)
+        here.until(lambda: sender.catch_up() and node._reporting.trouble)
         count = len(low)
         here.until(lambda: sender.catch_up() and len(low) > count + 300)
     sender.device.close()
@@ -225,41 +209,6 @@ def test_reports_that_cannot_go_out_do_not_end_the_readings(port: Path, ros_doma
 
 def rates(messages: list[Any]) -> np.ndarray:
     return np.array([[getattr(one.angular_velocity, axis) for axis in "xyz"] for one in messages])
-
-
-@pytest.mark.usefixtures("ros_domain")
-@pytest.mark.live
-@pytest.mark.slow
-def test_the_high_g_sensor_is_aligned_when_asked_at_rest(port: Path, tmp_path: Path) -> None:
-    sender, offset = Sender(port), np.array([4.0, -3.0, 2.0])
-    sender.high_bias, sender.high_noise, sender.turns_rad_s = np.array([0.0, 0.0, 0.0, *offset]), 4.6, 0.5
-    with (
-        running("serial_imu", tmp_path, "-p", f"port:={port}", namespace="/hopper") as driver,
-        listening_node(namespace="/hopper") as node,
-    ):
-        high = collect(node, "sensor_msgs/msg/Imu", "imu/high_g/data_raw")
-        reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
-
-        def asked() -> Any:
-            count = len(high)
-            spin_until(node, lambda: sender.catch_up() and len(high) > count + 1000)
-            return call(node, "std_srvs/srv/Trigger", "align_high_g")
-
-        assert "imu/low_g moves" in asked().message
-        sender.turns_rad_s = 0.0
-        assert asked().success
-        reports.clear()
-        spin_until(node, lambda: sender.catch_up() and bool(reports))
-        found = [figures(reports)[f"high_g_offset_{axis}_m_s2"] for axis in "xyz"]
-        np.testing.assert_allclose(found, offset, atol=4.0 * 4.6 / np.sqrt(500))
-        # Again: what is kept was corrected too, or there would be as much again.
-        answer = asked()
-        assert answer.success, answer.message
-        told = np.array(re.findall(r"[xyz] (-?[\d.]+) \+- ([\d.]+)", answer.message), dtype=float)
-        np.testing.assert_allclose(told[:, 0], offset, atol=5.0 * 4.6 / np.sqrt(500))
-        np.testing.assert_allclose(told[:, 1], 4.6 / np.sqrt(500), rtol=0.5)
-    sender.device.close()
-    assert "Traceback" not in driver.output
 
 
 @pytest.mark.slow

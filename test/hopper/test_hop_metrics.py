@@ -196,7 +196,6 @@ def test_event_timing() -> None:
     assert match_events(true, told, APEX).summary() == {"matched": 0, "missed": 1, "extra": 0}
     figures = timing.summary()
     assert figures["time_error_abs_median_s"] == pytest.approx(0.03)
-    assert figures["time_error_abs_95_percent_s"] == pytest.approx(np.quantile([0.01, 0.03, 0.1], 0.95))
 
 
 # Metrics.
@@ -252,11 +251,11 @@ def test_missed_hops_are_counted_and_still_have_a_trajectory() -> None:
     fewer = HopEvents(*(getattr(events, one.name)[kept] for one in fields(HopEvents)))
     found = hop_errors(truth, at, height, velocity, hop_cycles(fewer, at, height, STANDING_M))
     figures = found.summary()
-    assert (figures["missed_hops"], figures["extra_hops"], figures["hops_without_apex"]) == (2, 1, 3)
+    assert (figures["missed_hops"], figures["extra_hops"]) == (2, 1)
     assert np.isfinite(found.values["m1"]).all()
     assert np.flatnonzero(np.isnan(found.values["m3"])).tolist() == [3, 4, 7]
     seen = figures["m3_apex_height_mape_percent"]
-    assert figures["m3_with_missed_hops_percent"] == pytest.approx(0.7 * seen + 30.0)
+    assert found.m3_with_missed.mean() == pytest.approx(0.7 * seen + 30.0)
 
 
 def test_estimates_that_are_no_numbers_or_too_short() -> None:
@@ -269,7 +268,7 @@ def test_estimates_that_are_no_numbers_or_too_short() -> None:
     assert np.flatnonzero(np.isinf(found.values["m1"])).tolist() == [2]
     short = at < flat().apex_s[6]
     found = hop_errors(truth, at[short], height[short], velocity[short], cycles)
-    assert found.summary()["hops_without_trajectory"] == 4
+    assert np.isnan(found.values["m1"]).sum() == 4
     assert np.isfinite(found.summary()["m1_height_nmae_percent"])
 
 
@@ -315,9 +314,6 @@ def flight(height: float, velocity: float, acceleration: float, ends_at: int) ->
 def test_a_cycle_is_the_integrated_one(previous, ratio, falling, rising, stance_s) -> None:
     drop_s, _, touchdown = flight(previous, 0.0, falling, 0)
     rebound_s, height, _ = flight(0.0, -ratio * touchdown, rising, 1)
-    np.testing.assert_allclose(agility.effective_acceleration_m_s2(previous, drop_s), falling, rtol=1e-6)
-    np.testing.assert_allclose(agility.effective_acceleration_m_s2(height, rebound_s), rising, rtol=1e-5)
-    np.testing.assert_allclose(agility.stance_velocity_ratio(previous, height, falling, rising), ratio, rtol=1e-7)
     for eta in (0.0, 0.3, 1.0):
         expected = (eta * previous + height) / (eta * drop_s + stance_s + rebound_s)
         found = agility.unified_hopping_agility(height, previous, stance_s, rebound_s, drop_s, eta)
@@ -347,7 +343,6 @@ def test_published_tables_follow_from_their_means() -> None:
 
 def test_hops_that_cannot_be_are_refused() -> None:
     for refused, said in (
-        (lambda: agility.stance_velocity_ratio(1.0, 1.0, -0.193, 1.0), r"downwards is -0\.193"),
         (lambda: agility.unified_hopping_agility([-0.1, 1.0], 1.0, 0.1, 0.5, 0.4, 0.0), r"-0\.1 m"),
         (lambda: agility.unified_hopping_agility(1.0, 1.0, 0.1, 0.5, 0.4, 2.0), "eta is 2"),
         (lambda: agility.unified_hopping_agility(1.0, np.nan, 0.0, 0.0, np.nan, 0.0), "takes no time"),

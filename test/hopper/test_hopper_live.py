@@ -139,7 +139,7 @@ def test_a_simulated_robot_hops_by_the_live_estimate(tmp_path: Path) -> None:
 def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
     for words, sentence in (
         (("hopper.launch.py", "control:=estimate", "source:=hardware"), "is for a simulated robot"),
-        (("hopper.launch.py", "source:=serial_emulator", f"bag:={tmp_path / 'none'}"), "none does not exist"),
+        (("hopper.launch.py", "source:=bag", f"bag:={tmp_path / 'none'}"), "none does not exist"),
         (("hopper_replay.launch.py", f"bag:={tmp_path}", f"model:={tmp_path / 'none'}"), "none is no file"),
     ):
         outcome = command("launch", *words)

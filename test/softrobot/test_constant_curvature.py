@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from softrobot_estimation.model import constant_curvature as kernels
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment, tip_quaternion_xyzw
 
 Array = NDArray[np.float64]
@@ -37,12 +36,6 @@ def states_of(bendings_rad: list[float], seed: int = 0) -> Array:
     q = np.array(bendings_rad) * np.array([np.cos(sides), np.sin(sides)])
     rates = rng.normal(scale=[14.0, 14.0, 0.2], size=(len(q.T), 3))
     return np.column_stack([q.T, rng.uniform(-0.02, 0.02, len(q.T)), rates])
-
-
-def acceleration(segment: ConstantCurvatureSegment, state: Array, actuation: Array, stiffness: Array) -> Array:
-    """Second rates of q, (3,)."""
-    motions = np.empty((len(segment.arrays[1]), kernels.MOTION))
-    return np.array(kernels.acceleration(*segment.arrays, state, actuation, stiffness, motions))
 
 
 def sine_cosine(angle: Decimal) -> tuple[Decimal, Decimal]:
@@ -115,7 +108,7 @@ def test_accelerations_are_those_of_lagranges_equations(segment: ConstantCurvatu
     stiffness = np.array([0.1, 0.17, 1200.0])
     forces = actuation - stiffness * state[:3] - np.array(segment.damping) * state[3:]
     expected = lagrange_acceleration(segment, state, forces)
-    given = acceleration(segment, state, actuation, stiffness)
+    given = segment.accelerations(state, actuation, stiffness)
     np.testing.assert_allclose(given, expected, rtol=0.0, atol=1e-11 * np.linalg.norm(expected))
 
 
@@ -144,5 +137,5 @@ def test_the_tip_looks_along_the_backbone_and_does_not_twist(bending_rad: float)
 def test_where_the_model_ends_there_is_no_acceleration() -> None:
     states = np.zeros((3, 6))
     states[0, 0], states[1, 0], states[2, 2] = 0.999 * 2.0 * np.pi, 1.001 * 2.0 * np.pi, -TIP_ONLY.length_m
-    given = np.array([acceleration(TIP_ONLY, one, np.zeros(3), TIP_ONLY.stiffness) for one in states])
+    given = TIP_ONLY.accelerations(states, np.zeros(3), TIP_ONLY.stiffness)
     assert np.isfinite(given).all(axis=1).tolist() == [True, False, False]

@@ -11,7 +11,7 @@ from scipy.integrate import quad, quad_vec, solve_ivp
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.base.configuration import load
-from softrobot_estimation.model import constant_curvature, grey_box_kernels
+from softrobot_estimation.model import grey_box_kernels
 from softrobot_estimation.model.configuration import SoftRobotConfiguration
 from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.model.grey_box import STEP_S, GreyBox, linearised
@@ -111,7 +111,7 @@ def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: 
     angles, areas = np.radians([102.0, 222.0, 342.0]), 1.55e-4 * np.array([1.1, 0.9, 1.05])
     arm = -1.07 * 0.0126
     push = np.array([arm * np.cos(angles), arm * np.sin(angles), np.ones(3)]) @ (areas * pressures_pa)
-    held, motions = np.array([base, base, AXIAL]), np.empty((len(loaded.arrays[1]), constant_curvature.MOTION))
+    held = np.array([base, base, AXIAL])
 
     def rates(_: float, state: Array) -> Array:
         q, squared = state[:3], state[0] ** 2 + state[1] ** 2
@@ -120,7 +120,7 @@ def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: 
         force = push + np.array([moments[0] + STIFFNESS * 0.06, moments[1] + STIFFNESS * -0.04, AXIAL * 0.001])
         force -= 0.25 * held * (q - state[6:9]) + 0.15 * held * (q - state[9:])
         force -= ratios * np.array([1.0 + 0.8 * squared, 1.0 + 0.8 * squared, 1.0]) * state[3:6]
-        second = constant_curvature.acceleration(*loaded.arrays, state[:6].copy(), force, stiff, motions)
+        second = loaded.accelerations(state[:6], force, stiff)
         return np.concatenate([state[3:6], second, (q - state[6:9]) / 0.1, (q - state[9:]) / 1.5])
 
     return rates

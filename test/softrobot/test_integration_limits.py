@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import root
 
 from onboard_estimation.base.errors import UserError
-from softrobot_estimation.model.constant_curvature import MOTION, ConstantCurvatureSegment, acceleration
+from softrobot_estimation.model.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.model.grey_box import SAFETY, largest_stable_step_s, sub_steps
 
 Array = NDArray[np.float64]
@@ -27,8 +27,7 @@ PUSH = np.array([0.03, -0.05, 12.0])
 
 def rates(segment: ConstantCurvatureSegment, state: Array) -> Array:
     """Of (q, q') under PUSH."""
-    motions = np.empty((len(segment.arrays[1]), MOTION))
-    return np.r_[state[3:], acceleration(*segment.arrays, state, PUSH, segment.stiffness, motions)]
+    return np.r_[state[3:], segment.accelerations(state, PUSH, segment.stiffness)]
 
 
 def moved(segment: ConstantCurvatureSegment, state: Array, step_s: float, count: int) -> Array:

@@ -33,7 +33,7 @@ run.NodeExecutable(sys.argv[1])(["--ros-args", "-r", "__ns:=/" + sys.argv[2], "-
 """
 
 NEVER = (
-    "cma", "evo", "jinja2", "lz4", "matplotlib", "mcap", "pandas", "rich", "rosbags", "sqlite3", "typer", "viser",
+    "evo", "jinja2", "lz4", "matplotlib", "mcap", "pandas", "rich", "rosbags", "sqlite3", "typer", "viser",
     "onboard_estimation.cli", "onboard_estimation.commands", "onboard_estimation.bags", "onboard_estimation.judging",
     "onboard_estimation.inspection", "onboard_estimation.trajectories", "onboard_estimation.report",
     "onboard_estimation.campaigns", "onboard_estimation.view", "onboard_estimation.realtime",

@@ -102,7 +102,7 @@ class Bare:
             return None
         given = zip(block.stamps_ns[found.made_of].tolist(), found.means, found.covariances, strict=True)
         estimates = [Estimate(*one) for one in given]
-        return Filtered(found.state, found.count, estimates, (), estimates[-1])
+        return Filtered(found.state, found.taken, estimates, (), estimates[-1])
 
     def restarted(self, state: Any) -> Any:
         self.resets += 1

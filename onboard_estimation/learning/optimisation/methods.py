@@ -1,4 +1,4 @@
-"""The ways to search: the genetic algorithm of the hopper's paper, SciPy's and CMA-ES's, and a pattern search.
+"""The ways to search: the genetic algorithm of the hopper's paper, SciPy's L-BFGS-B, and a pattern search.
 
 All search in the unit box and are told one cost an individual, for as many at once as they have: a generation. Each is
 called with (costs of shares, problem, settings, individuals to begin with).
@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.stats import rankdata
 
-from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.installed import optional
 from onboard_estimation.learning.optimisation.problem import LOG, Problem, Settings
 
 Array = NDArray[np.float64]
 Evaluate = Callable[[Array], Array]
 """Costs (P,) of shares (P, n); a large finite number where the objective's is not finite. One call a generation."""
+Method = Callable[[Evaluate, Problem, Settings, Array], None]
 
-GRADIENT, PATTERN = "gradient", "pattern"
 _DIFFERENCE, _HIGHEST = 0.1, 1e6
 """Of each coordinate, for slopes: wide, as gates make small steps; and of costs, which else have slopes without end."""
 _GROWTH, _SMALLEST_SHARE = 1.5, 0.15
@@ -119,69 +117,12 @@ def adaptive_mutation(generator: np.random.Generator, parents: Array, step: floa
     return np.clip(parents + moves * 0.5**halvings, 0.0, 1.0)
 
 
-def differential_evolution(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
-    """Run SciPy's differential evolution (best1bin, dithered) for all generations.
-
-    The first population is drawn evenly, with `start` (k, n) in it. SciPy's own stop on convergence is off: the number
-    of generations ends the run.
-    """
-    generator = np.random.default_rng(settings.seed)
-    try:
-        optimize.differential_evolution(
-            lambda shares: evaluate(shares.T),
-            [(0.0, 1.0)] * problem.count,
-            maxiter=settings.generations - 1,
-            init=first_population(generator, settings, start),
-            tol=0.0,
-            atol=-1.0,
-            polish=False,
-            updating="deferred",
-            vectorized=True,
-            seed=generator,
-        )
-    except RuntimeError as error:
-        if isinstance(error.__cause__, (TypeError, ValueError)):  # the objective's: SciPy takes them for its own
-            raise error.__cause__ from None
-        raise
-
-
-def covariance_matrix_adaptation(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
-    """Run CMA-ES from the first row of `start` (k, n), or from the middle: it draws its own populations.
-
-    Bounds are kept by cma's `BoundTransform`.
-
-    Raises
-    ------
-    UserError
-        The package `cma` is not installed, or there is one parameter only.
-    """
-    cma = optional("cma", "cma", "training", ", or choose the method genetic or differential_evolution")
-    if problem.count < 2:
-        raise UserError("method cma needs at least two parameters; choose the method genetic or differential_evolution")
-    generator = np.random.default_rng(settings.seed)
-    options = {
-        "bounds": [0.0, 1.0],
-        "BoundaryHandler": "BoundTransform",
-        "popsize": settings.individuals,
-        "maxiter": np.inf,  # the loop below ends it
-        "randn": lambda *shape: generator.standard_normal(shape),
-        "seed": np.nan,  # leave NumPy's global random numbers alone
-        "verbose": -9,
-    }
-    strategy = cma.CMAEvolutionStrategy(_first(problem, start), settings.initial_step, options)
-    for _ in range(settings.generations):
-        if strategy.stop():
-            return
-        solutions = strategy.ask()
-        strategy.tell(solutions, evaluate(np.asarray(solutions)).tolist())
-
-
 def gradient(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> None:
     """Run SciPy's L-BFGS-B from the first row of `start`; all differences of a slope are one generation.
 
     Coordinates are logarithms, of a linear parameter tenths of its range.
     """
-    count, first = problem.count, _first(problem, start)
+    count, first = problem.count, start[0]
     bounds = zip(problem.lower, problem.upper, problem.scale, strict=True)
     scales = np.array([np.log(high / low) if scale == LOG else 10.0 for low, high, scale in bounds])
     steps = _DIFFERENCE * np.vstack([np.zeros(count), np.eye(count), -np.eye(count)])
@@ -206,7 +147,7 @@ def pattern(evaluate: Evaluate, problem: Problem, settings: Settings, start: Arr
     Steps of every parameter grow where they lead on and are halved where neither direction does: a pattern search after
     Hooke and Jeeves. It asks for nothing smooth, and never ends worse than it began. A generation is one individual.
     """
-    best, steps, used = _first(problem, start), np.full(problem.count, settings.initial_step), 1
+    best, steps, used = start[0], np.full(problem.count, settings.initial_step), 1
     smallest, cost = _SMALLEST_SHARE * settings.initial_step, evaluate(best[None])[0]
     while used < settings.generations and (np.abs(steps) >= smallest).any():
         for place in np.flatnonzero(np.abs(steps) >= smallest):
@@ -223,17 +164,3 @@ def pattern(evaluate: Evaluate, problem: Problem, settings: Settings, start: Arr
                     break
             else:
                 steps[place] *= 0.5
-
-
-def _first(problem: Problem, start: Array) -> NDArray[np.float64]:
-    """The individual to begin with, (n,): the middle of the box where there is none."""
-    return start[0].copy() if len(start) else np.full(problem.count, 0.5)
-
-
-METHODS: dict[str, Callable[[Evaluate, Problem, Settings, Array], None]] = {
-    "genetic": genetic,
-    "differential_evolution": differential_evolution,
-    "cma": covariance_matrix_adaptation,
-    GRADIENT: gradient,
-    PATTERN: pattern,
-}

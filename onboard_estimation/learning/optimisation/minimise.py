@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.learning.optimisation.methods import METHODS
+from onboard_estimation.learning.optimisation.methods import Method
 from onboard_estimation.learning.optimisation.problem import (
     Objective,
     Problem,
@@ -24,7 +24,7 @@ WORST_COST = 1e100
 
 
 def minimise(
-    method: str,
+    method: Method,
     problem: Problem,
     objective: Objective,
     settings: Settings,
@@ -38,29 +38,28 @@ def minimise(
     Parameters
     ----------
     method
-        `genetic` (the hopper's paper, section IV-B), `differential_evolution` (SciPy), `cma` (CMA-ES), `gradient`
-        (SciPy's L-BFGS-B with slopes by differences) or `pattern` (one parameter at a time).
+        Of the module `methods`.
     objective
         Costs (P,) of a population (P, n) in the parameters' units. Its exceptions pass through.
     progress
         Called after each generation that is computed.
     initial
         (n,) or (k, n), individuals of the first population; the others are drawn evenly from the whole range. Methods
-        without a population take the first as their starting point, and without one the middle of the range.
+        without a population need one, and start there.
 
     Raises
     ------
     UserError
-        No finite cost at all, or the package `cma` is needed and not installed.
+        No finite cost at all.
     """
     start = np.empty((0, problem.count)) if initial is None else problem.to_shares(np.atleast_2d(initial))
-    run = _Run(method, problem, objective, settings, progress)
-    METHODS[method](run.evaluate, problem, settings, start)
+    run = _Run(problem, objective, settings, progress)
+    method(run.evaluate, problem, settings, start)
     return run.result()
 
 
 def minimise_seeds(
-    method: str,
+    method: Method,
     problem: Problem,
     objective: Objective,
     settings: Settings,
@@ -101,13 +100,12 @@ class _Run:
 
     def __init__(
         self,
-        method: str,
         problem: Problem,
         objective: Objective,
         settings: Settings,
         progress: ProgressCallback | None,
     ) -> None:
-        self._method, self._problem, self._objective, self._settings = method, problem, objective, settings
+        self._problem, self._objective, self._settings = problem, objective, settings
         self._progress = progress
         self._best, self._best_cost, self._generation, self._evaluations = np.empty(0), np.inf, 0, 0
 
@@ -132,7 +130,7 @@ class _Run:
             )
         if self._generation < self._settings.generations:
             self._report(1.0)
-        return Result(self._method, self._settings.seed, self._best, self._best_cost, self._evaluations)
+        return Result(self._settings.seed, self._best, self._best_cost, self._evaluations)
 
     def _ask(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         costs = np.asarray(self._objective(self._problem.to_units(shares)), dtype=np.float64)

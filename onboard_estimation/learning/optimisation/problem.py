@@ -20,7 +20,6 @@ Objective = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 once. The same parameters must give the same cost."""
 
 LINEAR, LOG = "linear", "log"
-FEWEST_INDIVIDUALS = 5
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Settings:
         Genetic algorithm: share of a population that is made by crossover; the rest is made by mutation.
     initial_step
         Share of each parameter's range: first step size of the genetic algorithm's mutation (the paper gives no
-        number), first standard deviation of CMA-ES, first step of the pattern search.
+        number), first step of the pattern search.
     """
 
     individuals: int = 1000
@@ -132,8 +131,6 @@ class Result:
 
     Attributes
     ----------
-    method
-        Name of the optimiser.
     seed
         Of its random numbers.
     best
@@ -144,7 +141,6 @@ class Result:
         Costs that were computed, in all generations.
     """
 
-    method: str
     seed: int
     best: NDArray[np.float64]
     cost: float

@@ -31,6 +31,8 @@ def scale(x):
 RUN_KERNEL = "from onboard_estimation.probe_kernel import kernel; print(kernel(2.0), len(kernel.stats.cache_hits))"
 SHOW_FOLDER = """
 import os, sys, onboard_estimation
+from onboard_estimation.base.kernel_cache import configure
+assert str(configure()) == os.environ['NUMBA_CACHE_DIR']
 assert not {'numba', 'numpy'} & set(sys.modules)
 print(os.environ['NUMBA_CACHE_DIR'])
 """

@@ -138,9 +138,9 @@ def test_what_is_played_is_what_is_recorded(ros_domain: int, tmp_path: Path) -> 
 def test_what_has_arrived_when_a_recorder_is_interrupted_is_recorded(ros_domain: int, tmp_path: Path) -> None:
     """Its node gets to the messages only after the end was asked for."""
     with ros_context():
-        from rclpy.node import Node
+        from onboard_estimation.live.read_out import QuietNode
 
-        node, other = Node("recorder"), Node("other")
+        node, other = QuietNode("recorder"), QuietNode("other")
         publisher = other.create_publisher(interface_class(IMU), "/imu", 100)
         wait_for(lambda: node.get_publishers_info_by_topic("/imu"), "the publisher is not found")
         request = StopRequest()

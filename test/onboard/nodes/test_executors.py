@@ -37,12 +37,13 @@ class Graph:
         from rclpy.context import Context
         from rclpy.node import Node
 
-        from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
+        from onboard_estimation.nodes.arrivals import Arrivals
+        from onboard_estimation.nodes.parameters import SteadyNode
 
         rclpy.init(args=["--ros-args", *parameters], signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
         self.context = Context()
         rclpy.init(context=self.context, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
-        self.node, self.executor = ArrivalsNode("listener", namespace="/hopper"), new_executor()
+        self.node, self.executor = SteadyNode("listener", namespace="/hopper"), new_executor()
         self.sender = Node("sender", namespace="/hopper", context=self.context, enable_rosout=False)
         self.wakings: list[list[Measurement]] = []
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from live_nodes import start
 
-from drivers.emulators.serial_imu import SerialBag, SerialFaults
+from drivers.emulators.serial_imu import SerialFaults
 from drivers.serial_imu.mounting import SerialImu
 from onboard_estimation.base.configuration import describe, load
 from onboard_estimation.base.installed import resource
@@ -21,7 +21,7 @@ from onboard_estimation.nodes.simulator import SimulatorHost
 
 OTHERS: dict[str, dict[str, tuple[type, ...]]] = {
     "salp": {},
-    "hopper": {"serial_imu": (SerialImu,), "serial_imu_emulator": (SerialFaults, SerialBag)},
+    "hopper": {"serial_imu": (SerialImu,), "serial_imu_emulator": (SerialFaults,)},
 }
 
 

@@ -207,13 +207,12 @@ def test_a_kernel_that_gives_no_number_is_not_believed() -> None:
 def test_thinned_estimates_are_even_and_no_faster_than_asked() -> None:
     rng = np.random.default_rng(3)
     stamps = START_NS + np.cumsum(rng.integers(500_000, 2_000_000, 50_000))
-    assert len(thinned(stamps, None)) == len(thinned(stamps, np.inf)) == 50_000
+    assert len(thinned(stamps[:9_000], None)) == 9_000
+    assert len(thinned(stamps, np.inf)) == 50_000
     kept = thinned(stamps, 100.0)
     assert kept[0] == 0
     periods = (stamps[kept] - stamps[0]) // 10_000_000
     assert np.all(np.diff(periods) == 1)  # the first stamp of each hundredth of a second
-    many = START_NS + np.arange(MOST_ESTIMATES + 1, dtype=np.int64) * 1_000_000
-    assert len(thinned(many[:-1], None)) == MOST_ESTIMATES
-    steps = np.diff(thinned(many, None))
-    assert np.all(steps == steps[0])
-    assert steps[0] > 1
+    np.testing.assert_array_equal(thinned(stamps, None), kept)
+    many = START_NS + np.arange(2 * MOST_ESTIMATES, dtype=np.int64) * 10_000_000
+    assert np.all(np.diff(thinned(many, None)) == 2)

@@ -17,6 +17,7 @@ from launched import children_with
 from live_graph import wait_until
 from live_nodes import start, stop
 
+from onboard_estimation.contract.robot import find_robot
 from onboard_estimation.realtime import budget, verdict
 from onboard_estimation.realtime.machine_facts import machine, processor, state
 from onboard_estimation.realtime.verdict import Figures
@@ -145,6 +146,15 @@ def test_the_rule(changes: dict[str, Any], expected: str) -> None:
     figures = replace(GOOD, **changes)
     assert verdict.state(figures) == expected
     assert expected in verdict.sentence(figures)
+
+
+def test_it_measures_at_the_real_robots_rates_and_says_them() -> None:
+    """LandSalp's gyros: 200 Hz each (paper, section V), and 20 Hz in its first scenario."""
+    robot = find_robot("salp")
+    series = budget._readings(robot, robot.configuration_type(), "ukf", 1.0)
+    counts = {one.channel.sensor: len(one.stamps_ns) for one in series}
+    assert [counts[f"imu/link_{link}"] for link in (1, 2, 3)] == pytest.approx([200] * 3, abs=10)
+    assert "20 % of one core at 1880 readings a second (imu/low_g: 840 Hz)" in verdict.sentence(GOOD)
 
 
 def test_what_is_lost_counts_as_work_left_undone() -> None:

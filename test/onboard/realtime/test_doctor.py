@@ -83,7 +83,7 @@ def test_another_package_drivers_is_a_fault_and_an_unwritable_cache_and_an_empty
     assert "cannot be written: every start compiles" in found
     empty = tmp_path / "cache" / "onboard_estimation-x"
     empty.mkdir(parents=True)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty))
+    monkeypatch.setattr(doctor, "configure", lambda: empty)
     ((state, _, repair),) = doctor._cache()
     assert (state, repair) == ("note", "onboard-estimation warmup")
     (empty / f"some{kernel_files.SUFFIX}").touch()
