@@ -88,7 +88,7 @@ def _ways(configuration: SalpConfiguration, measurements: list[Measurement]) -> 
             if found is None:
                 state, first = estimator.step(state, measurements[first]).state, first + 1
             else:
-                state, first = found.state, first + found.count
+                state, first = found.state, first + found.taken
 
     def one_by_one() -> None:
         pipeline = Pipeline(estimator, channels, lag_s=configuration.lag_s)

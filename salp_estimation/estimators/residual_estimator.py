@@ -79,6 +79,8 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         rate_hz, population = configuration.gyro.used_rate_hz, model.population
         # A little early is on time: stamps jitter.
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
+        if self._least_period_ns:
+            self.filter_block = None  # type: ignore[assignment, method-assign]  # a block has no reading that is left out
         self._population, self._robots = population, _robots(population)
         means = variances = gyro_means = ()
         if model.processes is not None:  # of the rates, then of the gyros
@@ -149,10 +151,8 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         return step._replace(state=state, events=events)
 
     def filter_block(self, state: ResidualState, block: Block) -> FilteredBlock | None:
-        """See `ChainEstimator`; not while two filters are followed, nor where readings are left out."""
-        if state.wide is not None or self._least_period_ns:
-            return None
-        return super().filter_block(state, block)
+        """See `ChainEstimator`; not while two filters are followed."""
+        return None if state.wide is not None else super().filter_block(state, block)
 
     def sensor_faults(self, state: ResidualState) -> dict[str, str]:
         """Of the commands, where they move the robot otherwise than those in training."""

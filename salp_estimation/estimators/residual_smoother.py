@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Block, Estimate, Matrix, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Later
 from salp_estimation.estimators import residual_gyro_kernels as kernels
@@ -115,6 +115,8 @@ class ResidualSmoother(ResidualEstimator):
     the filter's pose says nothing of the pose before it, while joint angles and biases are smoothed through.
     """
 
+    filter_block = None  # type: ignore[assignment]  # what is kept is kept one by one
+
     def taken(
         self, state: ResidualState, readings: Readings, alone: bool
     ) -> tuple[ResidualState, int, Estimates, bool]:
@@ -136,9 +138,6 @@ class ResidualSmoother(ResidualEstimator):
             kept = Correction(after.history, slope[None], gain.T, precision, found.seen[0, :1].copy())
             after = after._replace(history=kept)
         return self._marked(after, stamp_ns), count, found, told
-
-    def filter_block(self, state: ResidualState, block: Block) -> None:
-        """What is kept is kept one by one."""
 
     def _marked(self, state: ResidualState, stamp_ns: int) -> ResidualState:
         last, now, public = state.history, state.filtered, self._public

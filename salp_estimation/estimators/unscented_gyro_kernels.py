@@ -1,4 +1,8 @@
-"""Compiled steps of the filter without a residual model, see `estimator`: readings in, estimates out."""
+"""Compiled steps of the filter without a residual model, see `estimator`: readings in, estimates out.
+
+What is no number is to be an error, as in `unscented_kernels`: these inherit the error model of what they are compiled
+for first, and keep it in numba's cache, so that it is the default here.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +105,7 @@ class Filtered(NamedTuple):
     biases: Matrix
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _process_noise_root(salp: Settings, joint_angles: Vector, moves: bool, duration_s: float) -> Matrix:
     """(N + 2, .) factor: noise of the wheels through B(r) at the joint angles; errors of a robot that moves."""
     through_wheels = chain.control_matrix(salp.links, joint_angles)
@@ -116,7 +120,7 @@ def _process_noise_root(salp: Settings, joint_angles: Vector, moves: bool, durat
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _gyro_rate(
     salp: Settings, state: Matrix, controls: Vector, link: int, density: float, period_s: float
 ) -> tuple[Matrix, float]:
@@ -160,7 +164,7 @@ def _gyro_rate(
     return rates, explained
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _learn(salp: Settings, bias: Vector, rate_rad_s: float) -> None:
     """A gyro's bias, from a reading of a robot that stands, but for how its harness may turn the link all the while."""
     creep = min(salp.creep, bias[1])
@@ -171,7 +175,7 @@ def _learn(salp: Settings, bias: Vector, rate_rad_s: float) -> None:
         bias[0], bias[1] = bias[0] + gain * error, (1.0 - gain) * known + creep
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def predict(salp: Settings, now: Filtered, duration_s: float) -> None:
     """In place, by the last command."""
     if duration_s <= 0.0:
@@ -187,7 +191,7 @@ def predict(salp: Settings, now: Filtered, duration_s: float) -> None:
         wheels[n] += duration_s
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _correct(
     salp: Settings, now: Filtered, gyros: Records, link: int, stamp_ns: int, reading: float, seen: Vector
 ) -> bool:
@@ -236,7 +240,7 @@ def _correct(
     return is_news(salp.gate, gyros, link, stamp_ns, accepted, inflation)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def publish(_: Settings, now: Filtered, mean: Vector, covariance: Matrix) -> None:
     """Into `mean` (n,) and `covariance` (n, n) those of the sigma points."""
     n = len(mean)
@@ -250,7 +254,7 @@ def publish(_: Settings, now: Filtered, mean: Vector, covariance: Matrix) -> Non
             covariance[i, j] = covariance[j, i] = total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def filter_readings(
     salp: Settings, now: Filtered, gyros: Records, stamp_ns: int, readings: Readings, alone: bool, room: Estimates
 ) -> tuple[Filtered, int, int, bool]:
