@@ -20,7 +20,6 @@ from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Block, M
 from onboard_estimation.pipeline.pipeline import Pipeline
 from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.estimator import SalpEstimator, link_errors
-from salp_estimation.estimators.gyro_kernels import GateSettings
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
@@ -89,7 +88,7 @@ def _ways(configuration: SalpConfiguration, measurements: list[Measurement]) -> 
             if found is None:
                 state, first = estimator.step(state, measurements[first]).state, first + 1
             else:
-                state, first = found.state, first + found.count
+                state, first = found.state, first + found.taken
 
     def one_by_one() -> None:
         pipeline = Pipeline(estimator, channels, lag_s=configuration.lag_s)
@@ -124,7 +123,7 @@ def _plain(folder: Path, measurements: list[Measurement]) -> Callable[[], object
             gyro.scale_stddev**2,
             2.0 * process.error_time_s,
             CONFIGURATION.initial.gyro_bias_stddev_rad_s**2,
-            _gate().threshold,
+            SalpEstimator(CONFIGURATION).gate.threshold,
             process.longest_step_s,
             process.body_speed_error_m_s**2,
         ]
@@ -147,7 +146,3 @@ def _plain(folder: Path, measurements: list[Measurement]) -> Callable[[], object
     if not apart < 0.05:
         raise RuntimeError(f"heading and joint angles of the plain filter and ours are {apart:.2g} stddev apart")
     return lambda: (arrays, function(*arguments))  # which are to live as long
-
-
-def _gate() -> GateSettings:
-    return SalpEstimator(CONFIGURATION).gate

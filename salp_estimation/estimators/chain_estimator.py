@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import (
     IMU,
@@ -24,12 +24,11 @@ from onboard_estimation.base.measurement import (
 from onboard_estimation.base.series import SET_POSE
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.planar import planar_covariance, planar_pose
-from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.estimator import Estimator, Step
 from onboard_estimation.pipeline.sensor_trust import bridged_s
 from salp_estimation.estimators import gyro_kernels
 from salp_estimation.estimators.gaussian_sum_start import WideComponent
-from salp_estimation.estimators.gyro_kernels import GateSettings, Records, Seen
+from salp_estimation.estimators.gyro_kernels import Estimates, GateSettings, Readings, Records
 from salp_estimation.model.configuration import SalpConfiguration
 
 COMMAND = "actuators/command"
@@ -77,44 +76,6 @@ class ChainState(NamedTuple, Generic[Filtered]):
     history: Any = None
 
 
-class Readings(NamedTuple):
-    """M of them: link of the gyro or `COMMAND` (M,) int64, stamps (M,) int64, values (M, W) as in a `Block`."""
-
-    kinds: NDArray[np.int64]
-    stamps_ns: NDArray[np.int64]
-    values: Matrix
-
-
-class Estimates(NamedTuple):
-    """What came of readings: room for it, and after a kernel the part of that which is used.
-
-    Attributes
-    ----------
-    made_of
-        (E,) int64, of each the number of the reading.
-    means, covariances
-        (E, a) and (E, n, n).
-    seen
-        (E, 5) see `gyro_kernels.Seen`.
-    """
-
-    made_of: NDArray[np.int64]
-    means: Matrix
-    covariances: NDArray[np.float64]
-    seen: Matrix
-
-    @classmethod
-    def room(cls, count: int, space: StateSpace) -> Estimates:
-        """For so many."""
-        n = space.dimension
-        moments = np.empty((count, space.coordinate_count)), np.empty((count, n, n))
-        return cls(np.empty(count, np.int64), *moments, np.empty((count, len(Seen._fields))))
-
-    def first(self, count: int) -> Estimates:
-        """So many."""
-        return self if count == len(self.made_of) else Estimates(*[column[:count] for column in self])
-
-
 class ChainInputs:
     """What estimators of a chain read from messages."""
 
@@ -152,7 +113,15 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
     set_pose
         (43,) pose of the base and its covariance along the fixed axes; where x, y or heading has no variance, the
         initial one is taken.
+
+    Attributes
+    ----------
+    kernels, settings
+        Module of the compiled filter with `filter_readings` and `publish`, and what they take of the configuration.
     """
+
+    kernels: ModuleType
+    settings: Any
 
     def __init__(self, configuration: SalpConfiguration) -> None:
         super().__init__(configuration)
@@ -165,24 +134,32 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
         """Those moments and standing wheels at the start."""
 
     @abstractmethod
-    def taken(
-        self, state: ChainState[Filtered], readings: Readings, alone: bool
-    ) -> tuple[ChainState[Filtered], int, Estimates, bool]:
-        """Readings filtered: all of them, or up to one that is to be taken `alone`, or not at all.
-
-        State, how many they are, what came of them, and whether there is something to be told. Of fewer than all the
-        state counts for nothing.
-        """
-
-    @abstractmethod
     def placed(
         self, state: ChainState[Filtered], stamp_ns: int, given: GivenPose
     ) -> tuple[ChainState[Filtered], Innovation | None]:
         """Moved on to a stamp, and told where it is."""
 
-    @abstractmethod
     def published(self, filtered: Filtered) -> tuple[Vector, Matrix]:
         """Mean and covariance in `space`."""
+        room = Estimates.room(1, self.space)
+        self.kernels.publish(self.settings, filtered, room.means[0], room.covariances[0])
+        return room.means[0], room.covariances[0]
+
+    def taken(
+        self, state: ChainState[Filtered], readings: Readings, alone: bool
+    ) -> tuple[ChainState[Filtered], int, Estimates, bool]:
+        """Readings filtered by one compiled call: all of them, or up to one that is to be taken `alone`, or not at all.
+
+        State, how many they are, what came of them, and whether there is something to be told. Of fewer than all the
+        state counts for nothing.
+        """
+        gyros, room = state.gyros.copy(), Estimates.room(len(readings.kinds), self.space)
+        stamp_ns = gyro_kernels.NEVER if state.stamp_ns is None else state.stamp_ns
+        filtered, count, found, told = self.kernels.filter_readings(
+            self.settings, state.filtered, gyros, stamp_ns, readings, alone, room
+        )
+        last_ns = int(readings.stamps_ns[count - 1])
+        return ChainState(filtered, gyros, last_ns, state.wide, state.history), count, room.first(found), told
 
     def start(self, initial: Estimate | None) -> ChainState[Filtered]:
         """From an initial state, or at the origin, straight, with the configured standard deviations."""
@@ -204,8 +181,7 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
         readings = Readings(np.array([self._kinds[sensor]]), np.array([stamp_ns]), values)
         after, count, found, told = self.taken(state, readings, alone=True)
         if not count:
-            bridged_s(self.pending_ns(state, stamp_ns))
-            return Step(state, used=False)
+            bridged_s(self.pending_ns(state, stamp_ns))  # which is too long
         if sensor == COMMAND:
             return Step(after)
         ((value, stddev, nis, accepted, inflation),) = found.seen.tolist()

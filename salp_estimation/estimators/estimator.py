@@ -25,8 +25,6 @@ What is then left of a gyro is its scale and its bias, which is learned while th
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from onboard_estimation.base.measurement import Matrix, Vector
@@ -34,8 +32,8 @@ from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.filtering.unscented import Unscented
 from onboard_estimation.pipeline.sensor_trust import bridged_s
 from salp_estimation.estimators import unscented_gyro_kernels as kernels
-from salp_estimation.estimators.chain_estimator import ChainEstimator, ChainState, Estimates, GivenPose, Readings
-from salp_estimation.estimators.gyro_kernels import NEVER
+from salp_estimation.estimators.chain_estimator import ChainEstimator, ChainState, GivenPose
+from salp_estimation.estimators.unscented_gyro_kernels import Filtered
 from salp_estimation.model.chain_kernels import completed
 from salp_estimation.model.configuration import SalpConfiguration
 
@@ -49,30 +47,13 @@ def link_errors(count: int) -> Matrix:
     return out
 
 
-class Filtered(NamedTuple):
-    """What the filter knows.
-
-    Attributes
-    ----------
-    points
-        (3n + 1, n) of pose and joint angles, see `SigmaPoints.packed`.
-    wheels
-        (N + 1,) rim speeds as they were last told, m/s, and how long they have been told to stand, s; infinite before
-        the first command.
-    biases
-        (N, 2) of each gyro: mean, rad/s, and variance.
-    """
-
-    points: Matrix
-    wheels: Vector
-    biases: Matrix
-
-
 class SalpEstimator(ChainEstimator[Filtered]):
     """Pose and shape of the chain.
 
     A pose from outside replaces the filter's, whose joint angles stay.
     """
+
+    kernels = kernels
 
     def __init__(self, configuration: SalpConfiguration) -> None:
         super().__init__(configuration)
@@ -83,7 +64,7 @@ class SalpEstimator(ChainEstimator[Filtered]):
         # An error of that size and duration, in white noise that moves as far over longer times.
         lasts_s, turning = 2.0 * process.error_time_s, link_errors(model.link_count)
         sizes = [process.body_speed_error_m_s * np.eye(n, 2), process.link_rate_error_rad_s * turning]
-        self._settings = kernels.Settings(
+        self.settings = kernels.Settings(
             completed(model.links),
             self._wheel_radii_m,
             self.space.layout,
@@ -109,32 +90,14 @@ class SalpEstimator(ChainEstimator[Filtered]):
         biases = np.tile([0.0, self.configuration.initial.gyro_bias_stddev_rad_s**2], (count, 1))
         return Filtered(self._unscented.start(mean, covariance).packed, np.append(np.zeros(count), np.inf), biases)
 
-    def taken(
-        self, state: ChainState[Filtered], readings: Readings, alone: bool
-    ) -> tuple[ChainState[Filtered], int, Estimates, bool]:
-        """By one compiled call."""
-        now, gyros = [array.copy() for array in state.filtered], state.gyros.copy()
-        stamp_ns = NEVER if state.stamp_ns is None else state.stamp_ns
-        room = Estimates.room(len(readings.kinds), self.space)
-        count, found, told = kernels.filter_readings(self._settings, *now, gyros, stamp_ns, *readings, alone, *room)
-        return ChainState(Filtered(*now), gyros, int(readings.stamps_ns[count - 1])), count, room.first(found), told
-
     def placed(self, state: ChainState[Filtered], stamp_ns: int, given: GivenPose) -> tuple[ChainState[Filtered], None]:
         """The given pose in the place of the filter's, and independent of the joint angles."""
-        points, wheels, biases = (array.copy() for array in state.filtered)
-        if (duration_s := bridged_s(self.pending_ns(state, stamp_ns))) > 0.0:
-            kernels.predict(self._settings, points, wheels, duration_s)
-        mean, covariance = self.published(Filtered(points, wheels, biases))
+        now = Filtered(*[array.copy() for array in state.filtered])
+        kernels.predict(self.settings, now, bridged_s(self.pending_ns(state, stamp_ns)))
+        mean, covariance = self.published(now)
         tangent = self.space.tangent("pose")
         mean[self._pose] = given.pose
         covariance[tangent, :] = covariance[:, tangent] = 0.0
         covariance[tangent, tangent] = given.covariance
-        points = self._unscented.start(mean, covariance).packed
-        return ChainState(Filtered(points, wheels, biases), state.gyros, stamp_ns), None
-
-    def published(self, filtered: Filtered) -> tuple[Vector, Matrix]:
-        """Mean and covariance."""
-        n = self.space.dimension
-        mean, covariance = np.empty(n), np.empty((n, n))
-        kernels.publish(filtered.points, mean, covariance)
-        return mean, covariance
+        placed = now._replace(points=self._unscented.start(mean, covariance).packed)
+        return ChainState(placed, state.gyros, stamp_ns), None

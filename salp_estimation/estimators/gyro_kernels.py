@@ -12,7 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix
+from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.pipeline.sensor_trust import SILENT_S, TRUST_READINGS, WELL
 
 Records = NDArray[Any]
@@ -36,14 +37,41 @@ class GateSettings(NamedTuple):
     recover_after: int
 
 
-class Seen(NamedTuple):
-    """Of an `Innovation`, which has one element: so many columns."""
+class Readings(NamedTuple):
+    """M of them: link of the gyro or `COMMAND` (M,) int64, stamps (M,) int64, values (M, W) as in a `Block`."""
 
-    innovation: float
-    stddev: float
-    nis: float
-    accepted: float
-    inflation: float
+    kinds: NDArray[np.int64]
+    stamps_ns: NDArray[np.int64]
+    values: Matrix
+
+
+class Estimates(NamedTuple):
+    """What came of readings: room for it, and after a kernel the part of that which is used.
+
+    Attributes
+    ----------
+    made_of
+        (E,) int64, of each the number of the reading.
+    means, covariances
+        (E, a) and (E, n, n).
+    seen
+        (E, 5) of each its `Innovation`: value, standard deviation, NIS, whether it was accepted, inflation.
+    """
+
+    made_of: NDArray[np.int64]
+    means: Matrix
+    covariances: NDArray[np.float64]
+    seen: Matrix
+
+    @classmethod
+    def room(cls, count: int, space: StateSpace) -> Estimates:
+        """For so many."""
+        a, n = space.coordinate_count, space.dimension
+        return cls(np.empty(count, np.int64), np.empty((count, a)), np.empty((count, n, n)), np.empty((count, 5)))
+
+    def first(self, count: int) -> Estimates:
+        """So many."""
+        return self if count == len(self.made_of) else Estimates(*[column[:count] for column in self])
 
 
 def unheard(count: int) -> Records:

@@ -34,9 +34,7 @@ from salp_estimation.estimators.chain_estimator import (
     STANDING_M_S,
     ChainEstimator,
     ChainState,
-    Estimates,
     GivenPose,
-    Readings,
 )
 from salp_estimation.estimators.gaussian_sum_start import WideComponent, mixture, widened
 from salp_estimation.estimators.gyro_kernels import NEVER
@@ -71,6 +69,7 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         Publish it as sure as the filter says it is.
     """
 
+    kernels = kernels
     linearised = False  # pose and joint angles are published less sure than they are filtered, see `less_sure`
 
     def __init__(self, configuration: SalpConfiguration, model: ResidualModel, as_stated: bool = False) -> None:
@@ -78,6 +77,10 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         n = len(self._link_of)
         self.space, self._initial_covariance = residual_space(n), initial_covariance(configuration)
         rate_hz, population = configuration.gyro.used_rate_hz, model.population
+        # A little early is on time: stamps jitter.
+        self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
+        if self._least_period_ns:
+            self.filter_block = None  # type: ignore[assignment, method-assign]  # a block has no reading that is left out
         self._population, self._robots = population, _robots(population)
         means = variances = gyro_means = ()
         if model.processes is not None:  # of the rates, then of the gyros
@@ -94,15 +97,13 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         self._size = self._parameters.stop + n + 5
         self._public = np.concatenate([np.arange(self._size - 3, self._size), np.arange(2 * n - 1)])
         self._public_block = np.ix_(self._public, self._public)
-        self._settings = kernels.Settings(
+        self.settings = kernels.Settings(
             configuration.chain.build().links,
             self._wheel_radii_m,
             self._public,
             self._gyro_element,
             self._gyro_sign,
             self.gate,
-            # A little early is on time: stamps jitter.
-            round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0,
             means or none,
             variances or (*none, np.zeros((0, 1)), np.zeros(0)),
             gyro_means or none,
@@ -130,28 +131,28 @@ class ResidualEstimator(ChainEstimator[FilterState]):
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
+        kind = self._kinds[measurement.sensor]
+        if kind >= 0 and measurement.stamp_ns - int(state.gyros["last_ns"][kind]) < self._least_period_ns:
+            return Step(state, used=False)
         step = self.followed(state, measurement)
         if state.wide is not None:
             return self._both(state, step, state.wide, measurement)
         if step.estimate is None:
             return step
         filtered: FilterState = step.state.filtered
-        level = kernels.unlikeness(filtered)
-        is_novel = kernels.is_unlike(filtered, level)
+        is_novel = kernels.is_unlike(filtered)
         if is_novel == filtered.is_novel:
             return step
         events = step.events
         if is_novel:
             stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
-            events = (*events, Notice(f"at {stamp_s:.3f} s: {_novelty_sentence(level)}"))
+            events = (*events, Notice(f"at {stamp_s:.3f} s: {_novelty_sentence(kernels.unlikeness(filtered))}"))
         state = step.state._replace(filtered=filtered._replace(is_novel=is_novel))
         return step._replace(state=state, events=events)
 
     def filter_block(self, state: ResidualState, block: Block) -> FilteredBlock | None:
-        """See `ChainEstimator`; not while two filters are followed, nor where readings are left out."""
-        if state.wide is not None or self._settings.least_period_ns:
-            return None
-        return super().filter_block(state, block)
+        """See `ChainEstimator`; not while two filters are followed."""
+        return None if state.wide is not None else super().filter_block(state, block)
 
     def sensor_faults(self, state: ResidualState) -> dict[str, str]:
         """Of the commands, where they move the robot otherwise than those in training."""
@@ -219,32 +220,20 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         """Commands are no reason to predict."""
         return super().pending_ns(state, stamp_ns) + state.filtered.wheels.pending_ns
 
-    def taken(
-        self, state: ResidualState, readings: Readings, alone: bool
-    ) -> tuple[ResidualState, int, Estimates, bool]:
-        """By one compiled call."""
-        room, gyros = Estimates.room(len(readings.kinds), self.space), state.gyros.copy()
-        stamp_ns = NEVER if state.stamp_ns is None else state.stamp_ns
-        filtered, count, found, told = kernels.filter_readings(
-            self._settings, state.filtered, gyros, stamp_ns, *readings, alone, *room
-        )
-        after = state._replace(filtered=filtered, gyros=gyros, stamp_ns=int(readings.stamps_ns[count - 1]))
-        return after, count, room.first(found), told
-
     def predicted(self, state: ResidualState, stamp_ns: int) -> ResidualState:
         """By the mean command of the time since the last prediction."""
         bridged_s(self.pending_ns(state, stamp_ns))
         filtered = state.filtered
         wheels = kernels.advanced(filtered.wheels, super().pending_ns(state, stamp_ns))
         state = state._replace(filtered=filtered._replace(wheels=wheels), stamp_ns=stamp_ns)
-        steps = kernels.step_count(self._settings, wheels)
+        steps = kernels.step_count(self.settings, wheels)
         for step in range(steps):
             state = self.moved(state, step, steps)
         return state
 
     def moved(self, state: ResidualState, step: int, steps: int) -> ResidualState:
         """One step of a prediction to its stamp."""
-        return state._replace(filtered=kernels.moved(self._settings, state.filtered, state.stamp_ns, step, steps))
+        return state._replace(filtered=kernels.moved(self.settings, state.filtered, state.stamp_ns, step, steps))
 
     def placed(self, state: ResidualState, stamp_ns: int, given: GivenPose) -> tuple[ResidualState, Innovation]:
         """Corrected by the pose, or with it in the place of the filter's."""
@@ -277,12 +266,6 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         now = state.filtered
         near = now.near._replace(at_ns=NEVER)
         return state._replace(filtered=now._replace(state=mean, covariance=covariance, near=near))
-
-    def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
-        """Mean (2 N + 2,) and covariance of pose, joint angles and biases, as sure as they may be taken to be."""
-        mean, covariance = np.empty(len(self._public)), np.empty((len(self._public),) * 2)
-        kernels.publish(self._settings, filtered, kernels.unlikeness(filtered), mean, covariance)
-        return mean, covariance
 
 
 def _robots(population: Population) -> Robots:

@@ -15,7 +15,15 @@ from onboard_estimation.pipeline.sensor_trust import LONGEST_GAP_S
 from salp_estimation.estimators import residual_filter_kernels as kernels
 from salp_estimation.estimators.chain_estimator import COMMAND_LAG_S, STANDING_M_S
 from salp_estimation.estimators.gaussian_sum_start import log_density
-from salp_estimation.estimators.gyro_kernels import NEVER, GateSettings, Records, inflation_for, is_news
+from salp_estimation.estimators.gyro_kernels import (
+    NEVER,
+    Estimates,
+    GateSettings,
+    Readings,
+    Records,
+    inflation_for,
+    is_news,
+)
 from salp_estimation.estimators.residual_filter_kernels import ERROR_TIME_S, Linearised
 from salp_estimation.estimators.residual_model import REST_S, SLIP
 from salp_estimation.model import friction_kernels as friction
@@ -41,8 +49,8 @@ class Settings(NamedTuple):
         (2 N + 2,) where pose, joint angles and biases, in this order, stand in the state.
     element, sign
         Where a reading has the turning rate of its link, and its sign.
-    gate, least_period_ns
-        Of the gyros: readings of one that come sooner are left out.
+    gate
+        Of the gyros.
     means, variances, gyro_means
         Arrays of the sparse residual model as `sparse_kernels` takes them; without weights there is none.
     residual_stddevs, correlation_times_s, rest_stddevs, force_stddevs, gyro_noise
@@ -59,7 +67,6 @@ class Settings(NamedTuple):
     element: int
     sign: float
     gate: GateSettings
-    least_period_ns: int
     means: tuple[Matrix, Vector, Matrix]
     variances: tuple[Matrix, Vector, Matrix, Matrix, Vector]
     gyro_means: tuple[Matrix, Vector, Matrix]
@@ -244,20 +251,21 @@ def unlikeness(now: FilterState) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def is_unlike(now: FilterState, level: float) -> bool:
-    """Whether the robot counts as unlike those in training at that unlikeness."""
-    return level > (NOVEL_TO if now.is_novel else NOVEL_FROM)
+def is_unlike(now: FilterState) -> bool:
+    """Whether the robot counts as unlike those in training."""
+    return unlikeness(now) > (NOVEL_TO if now.is_novel else NOVEL_FROM)
 
 
 @njit(cache=True, error_model="numpy")
-def less_sure(salp: Settings, now: FilterState, level: float) -> Vector:
+def less_sure(salp: Settings, now: FilterState) -> Vector:
     """(2 N + 2,) by how much all is less sure where it is published: as held-out runs or this robot ask for.
 
     Of the pose, what it has drifted since it was given.
     """
     scales, n = np.ones(len(salp.public)), len(salp.links)
     if salp.inflation[0] > 0.0:
-        pose, joints = max(salp.inflation[0], np.sqrt(level)), max(salp.inflation[1], np.sqrt(level))
+        least = np.sqrt(unlikeness(now))
+        pose, joints = max(salp.inflation[0], least), max(salp.inflation[1], least)
         for i in range(3):
             variance = now.covariance[salp.public[i], salp.public[i]]
             drifted = 1.0 - (now.given[i] / variance if variance > now.given[i] else 1.0)
@@ -267,9 +275,9 @@ def less_sure(salp: Settings, now: FilterState, level: float) -> Vector:
 
 
 @njit(cache=True, error_model="numpy")
-def publish(salp: Settings, now: FilterState, level: float, mean: Vector, covariance: Matrix) -> None:
+def publish(salp: Settings, now: FilterState, mean: Vector, covariance: Matrix) -> None:
     """Into `mean` (2 N + 2,) and `covariance` those of pose, joint angles and biases, as sure as they may be taken."""
-    scales = less_sure(salp, now, level)
+    scales = less_sure(salp, now)
     for i in range(len(mean)):
         mean[i] = now.state[salp.public[i]]
         for j in range(len(mean)):
@@ -278,34 +286,17 @@ def publish(salp: Settings, now: FilterState, level: float, mean: Vector, covari
 
 @njit(cache=True, error_model="numpy")
 def filter_readings(
-    salp: Settings,
-    now: FilterState,
-    gyros: Records,
-    stamp_ns: int,
-    kinds: NDArray[np.int64],
-    stamps_ns: NDArray[np.int64],
-    values: Matrix,
-    alone: bool,
-    made_of: NDArray[np.int64],
-    means: Matrix,
-    covariances: NDArray[np.float64],
-    seen: Matrix,
+    salp: Settings, now: FilterState, gyros: Records, stamp_ns: int, readings: Readings, alone: bool, room: Estimates
 ) -> tuple[FilterState, int, int, bool]:
-    """Take readings of gyros and commands, in order; parameters as of `unscented_gyro_kernels.filter_readings`.
-
-    Returns
-    -------
-    State, how many they are, how many estimates there are of them, and whether there is something to be told.
-    """
+    """Take readings of gyros and commands, in order, as `unscented_gyro_kernels.filter_readings` does."""
     found, n, told = 0, len(salp.links), False
-    for k in range(len(kinds)):
-        link = kinds[k]
-        if link >= 0 and stamps_ns[k] - gyros[link].last_ns < salp.least_period_ns:
-            return now, k, found, False
-        wheels = advanced(now.wheels, 0 if stamp_ns == NEVER else stamps_ns[k] - stamp_ns)
-        stamp_ns = stamps_ns[k]
+    for k in range(len(readings.kinds)):
+        link = readings.kinds[k]
+        wheels = advanced(now.wheels, 0 if stamp_ns == NEVER else readings.stamps_ns[k] - stamp_ns)
+        stamp_ns = readings.stamps_ns[k]
         if link < 0:
-            wheels = LaggedCommand(salp.radii_m * values[k, :n], wheels.lagged, wheels.pending_ns, wheels.area)
+            asked = salp.radii_m * readings.values[k, :n]
+            wheels = LaggedCommand(asked, wheels.lagged, wheels.pending_ns, wheels.area)
         elif wheels.pending_ns > LONGEST_GAP_S * NANOSECONDS_PER_SECOND:
             return now, k, found, False
         now = FilterState(
@@ -316,13 +307,12 @@ def filter_readings(
         steps = step_count(salp, wheels)
         for step in range(steps):
             now = moved(salp, now, stamp_ns, step, steps)
-        reading = salp.sign * values[k, salp.element]
-        now, told = _corrected(salp, now, gyros, link, stamp_ns, reading, seen[found])
-        level = unlikeness(now)
-        told |= is_unlike(now, level) != now.is_novel
+        reading = salp.sign * readings.values[k, salp.element]
+        now, told = _corrected(salp, now, gyros, link, stamp_ns, reading, room.seen[found])
+        told |= is_unlike(now) != now.is_novel
         if told and not alone:
             return now, k, found, True
-        publish(salp, now, level, means[found], covariances[found])
-        made_of[found] = k
+        publish(salp, now, room.means[found], room.covariances[found])
+        room.made_of[found] = k
         found += 1
-    return now, len(kinds), found, told
+    return now, len(readings.kinds), found, told

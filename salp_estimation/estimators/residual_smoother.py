@@ -16,11 +16,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Block, Estimate, Matrix, Vector
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.moments import Later
 from salp_estimation.estimators import residual_gyro_kernels as kernels
-from salp_estimation.estimators.chain_estimator import Estimates, GivenPose, Readings
+from salp_estimation.estimators.chain_estimator import GivenPose
+from salp_estimation.estimators.gyro_kernels import Estimates, Readings
 from salp_estimation.estimators.residual_estimator import POSE, ResidualEstimator, ResidualState
 from salp_estimation.estimators.residual_filter_kernels import Linearised, expected_rates, gyro_slope
 from salp_estimation.estimators.residual_gyro_kernels import ROBOT_TIME_S
@@ -114,6 +115,8 @@ class ResidualSmoother(ResidualEstimator):
     the filter's pose says nothing of the pose before it, while joint angles and biases are smoothed through.
     """
 
+    filter_block = None  # type: ignore[assignment]  # what is kept is kept one by one
+
     def taken(
         self, state: ResidualState, readings: Readings, alone: bool
     ) -> tuple[ResidualState, int, Estimates, bool]:
@@ -121,9 +124,8 @@ class ResidualSmoother(ResidualEstimator):
 
         The instant of an estimate is kept, unless there is one less than `APART_NS` before it.
         """
-        link, stamp_ns, before = int(readings.kinds[0]), int(readings.stamps_ns[0]), state
-        if link >= 0 and stamp_ns - int(state.gyros[link]["last_ns"]) >= self._settings.least_period_ns:
-            before = self.predicted(state, stamp_ns)
+        link, stamp_ns = int(readings.kinds[0]), int(readings.stamps_ns[0])
+        before = state if link < 0 else self.predicted(state, stamp_ns)
         after, count, found, told = super().taken(before, readings, alone)
         if not len(found.made_of):
             return after, count, found, told
@@ -137,9 +139,6 @@ class ResidualSmoother(ResidualEstimator):
             after = after._replace(history=kept)
         return self._marked(after, stamp_ns), count, found, told
 
-    def filter_block(self, state: ResidualState, block: Block) -> None:
-        """What is kept is kept one by one."""
-
     def _marked(self, state: ResidualState, stamp_ns: int) -> ResidualState:
         last, now, public = state.history, state.filtered, self._public
         while last is not None and not isinstance(last, Instant):
@@ -147,7 +146,7 @@ class ResidualSmoother(ResidualEstimator):
         if last is not None and stamp_ns - last.stamp_ns < APART_NS:
             return state
         moments = now.state[public], now.covariance[public]
-        scales = kernels.less_sure(self._settings, now, kernels.unlikeness(now))
+        scales = kernels.less_sure(self.settings, now)
         return state._replace(history=Instant(state.history, stamp_ns, *moments, scales))
 
     def placed(self, state: ResidualState, stamp_ns: int, given: GivenPose) -> tuple[ResidualState, Innovation]:

@@ -1,4 +1,8 @@
-"""Compiled steps of the filter without a residual model, see `estimator`: readings in, estimates out."""
+"""Compiled steps of the filter without a residual model, see `estimator`: readings in, estimates out.
+
+What is no number is to be an error, as in `unscented_kernels`: these inherit the error model of what they are compiled
+for first, and keep it in numba's cache, so that it is the default here.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,15 @@ from numpy.typing import NDArray
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.filtering import unscented_kernels as unscented
 from onboard_estimation.pipeline.sensor_trust import LONGEST_GAP_S
-from salp_estimation.estimators.gyro_kernels import NEVER, GateSettings, Records, inflation_for, is_news
+from salp_estimation.estimators.gyro_kernels import (
+    NEVER,
+    Estimates,
+    GateSettings,
+    Readings,
+    Records,
+    inflation_for,
+    is_news,
+)
 from salp_estimation.model import chain_kernels as chain
 
 STANDING_M_S = 1e-6
@@ -74,7 +86,26 @@ class Settings(NamedTuple):
     longest_step_s: float
 
 
-@njit(cache=True, error_model="numpy")
+class Filtered(NamedTuple):
+    """What the filter knows.
+
+    Attributes
+    ----------
+    points
+        (3n + 1, n) of pose and joint angles, see `SigmaPoints.packed`.
+    wheels
+        (N + 1,) rim speeds as they were last told, m/s, and how long they have been told to stand, s; infinite before
+        the first command.
+    biases
+        (N, 2) of each gyro: mean, rad/s, and variance.
+    """
+
+    points: Matrix
+    wheels: Vector
+    biases: Matrix
+
+
+@njit(cache=True)
 def _process_noise_root(salp: Settings, joint_angles: Vector, moves: bool, duration_s: float) -> Matrix:
     """(N + 2, .) factor: noise of the wheels through B(r) at the joint angles; errors of a robot that moves."""
     through_wheels = chain.control_matrix(salp.links, joint_angles)
@@ -89,7 +120,7 @@ def _process_noise_root(salp: Settings, joint_angles: Vector, moves: bool, durat
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _gyro_rate(
     salp: Settings, state: Matrix, controls: Vector, link: int, density: float, period_s: float
 ) -> tuple[Matrix, float]:
@@ -133,7 +164,7 @@ def _gyro_rate(
     return rates, explained
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _learn(salp: Settings, bias: Vector, rate_rad_s: float) -> None:
     """A gyro's bias, from a reading of a robot that stands, but for how its harness may turn the link all the while."""
     creep = min(salp.creep, bias[1])
@@ -144,10 +175,12 @@ def _learn(salp: Settings, bias: Vector, rate_rad_s: float) -> None:
         bias[0], bias[1] = bias[0] + gain * error, (1.0 - gain) * known + creep
 
 
-@njit(cache=True, error_model="numpy")
-def predict(salp: Settings, state: Matrix, wheels: Vector, duration_s: float) -> None:
+@njit(cache=True)
+def predict(salp: Settings, now: Filtered, duration_s: float) -> None:
     """In place, by the last command."""
-    n = len(salp.links)
+    if duration_s <= 0.0:
+        return
+    n, state, wheels = len(salp.links), now.points, now.wheels
     steps = max(1, int(np.ceil(duration_s / salp.longest_step_s - 1e-9)))
     step_s, controls, points = duration_s / steps, wheels[:n], state[: 2 * state.shape[1] + 1]
     for _ in range(steps):
@@ -158,17 +191,9 @@ def predict(salp: Settings, state: Matrix, wheels: Vector, duration_s: float) ->
         wheels[n] += duration_s
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def _correct(
-    salp: Settings,
-    state: Matrix,
-    wheels: Vector,
-    bias: Vector,
-    gyros: Records,
-    link: int,
-    stamp_ns: int,
-    reading: float,
-    seen: Vector,
+    salp: Settings, now: Filtered, gyros: Records, link: int, stamp_ns: int, reading: float, seen: Vector
 ) -> bool:
     """In place, by the turning rate of a link, less the gyro's bias; whether there is something to be told.
 
@@ -176,7 +201,7 @@ def _correct(
     less: the correction is made with a noise that counts as one those that follow each other within an error's
     duration.
     """
-    n, last_ns = len(salp.links), gyros[link].last_ns
+    n, last_ns, (state, wheels, bias) = len(salp.links), gyros[link].last_ns, (now.points, now.wheels, now.biases[link])
     since_s = np.inf if last_ns == NEVER else (stamp_ns - last_ns) / NANOSECONDS_PER_SECOND
     period_s = max(since_s, LEAST_PERIOD_S)
     if COASTING_S < wheels[n] < np.inf:  # it was told to rest: what was before the first command is not known
@@ -215,13 +240,13 @@ def _correct(
     return is_news(salp.gate, gyros, link, stamp_ns, accepted, inflation)
 
 
-@njit(cache=True, error_model="numpy")
-def publish(state: Matrix, mean: Vector, covariance: Matrix) -> None:
+@njit(cache=True)
+def publish(_: Settings, now: Filtered, mean: Vector, covariance: Matrix) -> None:
     """Into `mean` (n,) and `covariance` (n, n) those of the sigma points."""
     n = len(mean)
-    root = state[2 * n + 1 :]
+    root = now.points[2 * n + 1 :]
     for i in range(n):
-        mean[i] = state[0, i]
+        mean[i] = now.points[0, i]
         for j in range(i + 1):
             total = 0.0
             for k in range(j + 1):
@@ -229,23 +254,10 @@ def publish(state: Matrix, mean: Vector, covariance: Matrix) -> None:
             covariance[i, j] = covariance[j, i] = total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def filter_readings(
-    salp: Settings,
-    state: Matrix,
-    wheels: Vector,
-    biases: Matrix,
-    gyros: Records,
-    stamp_ns: int,
-    kinds: NDArray[np.int64],
-    stamps_ns: NDArray[np.int64],
-    values: Matrix,
-    alone: bool,
-    made_of: NDArray[np.int64],
-    means: Matrix,
-    covariances: NDArray[np.float64],
-    seen: Matrix,
-) -> tuple[int, int, bool]:
+    salp: Settings, now: Filtered, gyros: Records, stamp_ns: int, readings: Readings, alone: bool, room: Estimates
+) -> tuple[Filtered, int, int, bool]:
     """Take readings of gyros and commands, in order.
 
     It ends before a gap that cannot be bridged and, unless the first of them is to be taken `alone`, at one of which
@@ -253,38 +265,36 @@ def filter_readings(
 
     Parameters
     ----------
-    state, wheels, biases, gyros
-        Written, as `Filtered` has them; (N,) gyros, see `gyro_kernels`.
+    gyros
+        (N,) written, see `gyro_kernels`.
     stamp_ns
         Of the last reading before.
-    kinds, stamps_ns, values
-        (M,) link of the gyro, or below zero a command; see `Block`.
-    made_of, means, covariances, seen
-        Written, (M,), (M, n), (M, n, n) and (M, 5): of each estimate the number of its reading, moments, and `Seen`.
+    room
+        Written.
 
     Returns
     -------
-    How many readings, how many estimates of them, and whether there is something to be told.
+    State, how many readings, how many estimates of them, and whether there is something to be told.
     """
-    n, found, told = len(salp.links), 0, False
-    for k in range(len(kinds)):
-        duration_s = 0.0 if stamp_ns == NEVER else (stamps_ns[k] - stamp_ns) / NANOSECONDS_PER_SECOND
-        stamp_ns, link = stamps_ns[k], kinds[k]
+    n, found, told, wheels = len(salp.links), 0, False, now.wheels.copy()
+    now = Filtered(now.points.copy(), wheels, now.biases.copy())
+    for k in range(len(readings.kinds)):
+        duration_s = 0.0 if stamp_ns == NEVER else (readings.stamps_ns[k] - stamp_ns) / NANOSECONDS_PER_SECOND
+        stamp_ns, link = readings.stamps_ns[k], readings.kinds[k]
         if duration_s > LONGEST_GAP_S:
-            return k, found, False
-        if duration_s > 0.0:
-            predict(salp, state, wheels, duration_s)
+            return now, k, found, False
+        predict(salp, now, duration_s)
         if link < 0:
             for i in range(n):
-                wheels[i] = salp.radii_m[i] * values[k, i]
+                wheels[i] = salp.radii_m[i] * readings.values[k, i]
             if wheels[n] == np.inf or not np.abs(wheels[:n]).max() < STANDING_M_S:
                 wheels[n] = 0.0
             continue
-        reading = salp.sign * values[k, salp.element]
-        told = _correct(salp, state, wheels, biases[link], gyros, link, stamp_ns, reading, seen[found])
+        reading = salp.sign * readings.values[k, salp.element]
+        told = _correct(salp, now, gyros, link, stamp_ns, reading, room.seen[found])
         if told and not alone:
-            return k, found, True
-        publish(state, means[found], covariances[found])
-        made_of[found] = k
+            return now, k, found, True
+        publish(salp, now, room.means[found], room.covariances[found])
+        room.made_of[found] = k
         found += 1
-    return len(kinds), found, told
+    return now, len(readings.kinds), found, told
