@@ -71,7 +71,9 @@ class Estimates(NamedTuple):
 
     def first(self, count: int) -> Estimates:
         """So many."""
-        return self if count == len(self.made_of) else Estimates(*[column[:count] for column in self])
+        if count == len(self.made_of):
+            return self
+        return Estimates(self.made_of[:count], self.means[:count], self.covariances[:count], self.seen[:count])
 
 
 def unheard(count: int) -> Records:

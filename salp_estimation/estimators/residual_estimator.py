@@ -82,16 +82,13 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         if self._least_period_ns:
             self.filter_block = None  # type: ignore[assignment, method-assign]  # a block has no reading that is left out
         self._population, self._robots = population, _robots(population)
-        means = variances = gyro_means = ()
+        means = gyro_means = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
+        variances = *means, np.zeros((0, 1)), np.zeros(0)
         if model.processes is not None:  # of the rates, then of the gyros
             inducing, inverse_scales, weights = model.processes.mean_arrays
-            means, gyro_means = (
-                (inducing, inverse_scales, weights[: n + 2]),
-                (inducing, inverse_scales, weights[n + 2 :]),
-            )
+            means, gyro_means = ((inducing, inverse_scales, part) for part in (weights[: n + 2], weights[n + 2 :]))
             _, _, projections, shrinkages, signal = model.processes.variance_arrays
             variances = inducing, inverse_scales, projections, shrinkages[: n + 2], signal[: n + 2]
-        none = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
         self._biases = slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
         self._size = self._parameters.stop + n + 5
@@ -104,9 +101,9 @@ class ResidualEstimator(ChainEstimator[FilterState]):
             self._gyro_element,
             self._gyro_sign,
             self.gate,
-            means or none,
-            variances or (*none, np.zeros((0, 1)), np.zeros(0)),
-            gyro_means or none,
+            means,
+            variances,
+            gyro_means,
             population.residual_stddevs,
             population.correlation_times_s,
             population.rest_stddevs,
@@ -228,12 +225,12 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         state = state._replace(filtered=filtered._replace(wheels=wheels), stamp_ns=stamp_ns)
         steps = kernels.step_count(self.settings, wheels)
         for step in range(steps):
-            state = self.moved(state, step, steps)
+            state = self.moved(state, stamp_ns, step, steps)
         return state
 
-    def moved(self, state: ResidualState, step: int, steps: int) -> ResidualState:
-        """One step of a prediction to its stamp."""
-        return state._replace(filtered=kernels.moved(self.settings, state.filtered, state.stamp_ns, step, steps))
+    def moved(self, state: ResidualState, stamp_ns: int, step: int, steps: int) -> ResidualState:
+        """One step of a prediction to a stamp."""
+        return state._replace(filtered=kernels.moved(self.settings, state.filtered, stamp_ns, step, steps))
 
     def placed(self, state: ResidualState, stamp_ns: int, given: GivenPose) -> tuple[ResidualState, Innovation]:
         """Corrected by the pose, or with it in the place of the filter's."""

@@ -154,9 +154,9 @@ class ResidualSmoother(ResidualEstimator):
         after, seen = super().placed(state, stamp_ns, given)
         return self._marked(after, stamp_ns), seen
 
-    def moved(self, state: ResidualState, step: int, steps: int) -> ResidualState:
+    def moved(self, state: ResidualState, stamp_ns: int, step: int, steps: int) -> ResidualState:
         """Kept."""
-        after = super().moved(state, step, steps)
+        after = super().moved(state, stamp_ns, step, steps)
         near, duration_s = after.filtered.near, state.filtered.wheels.pending_ns / NANOSECONDS_PER_SECOND / steps
         twist = duration_s * expected_rates(near, state.filtered.state)[:3]
         return after._replace(history=Prediction(state.history, near, duration_s, twist))

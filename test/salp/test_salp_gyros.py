@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from salp_models import a_model
 
-from onboard_estimation.base.measurement import Measurement
+from onboard_estimation.base.measurement import Block, Measurement
 from onboard_estimation.contract.recorded import from_simulator
 from onboard_estimation.pipeline.pipeline import Pipeline
 from onboard_estimation.pipeline.sensor_trust import SILENT_S
@@ -102,3 +102,33 @@ def test_a_clock_from_zero_is_a_clock(measurements: list[Measurement]) -> None:
         records.append([(one.stamp_ns - shift_ns, one.mean.tobytes()) for one in pipeline.run(shifted)])
     assert records[0] == records[1]
     assert records[0][0][0] == 0
+
+
+@pytest.mark.parametrize("kind", ["plain", "residual model"])
+@pytest.mark.parametrize("length", [3, 500])
+def test_blocks_are_steps_to_the_last_bit(kind: str, length: int, measurements: list[Measurement]) -> None:
+    """Up to what is told, a refused gyro and a silent one, which is a step of its own."""
+    gyro = replace(CONFIGURATION.gyro, used_rate_hz=0.0)
+    known = replace(CONFIGURATION.initial, wrong_start_probability=0.0)
+    ours = estimator(kind, replace(CONFIGURATION, gyro=gyro, initial=known))
+    given = without(spoilt(measurements), ("imu/link_3",), 8.5)
+    alone = by_blocks = ours.start(None)
+    first = stepped = 0
+    while first < len(given):
+        found = ours.filter_block(by_blocks, Block.of(given[first : first + length]))
+        after = first + (1 if found is None else found.taken)
+        steps = []
+        for one in given[first:after]:
+            steps.append(ours.step(alone, one))
+            alone = steps[-1].state
+        if found is None:
+            by_blocks, stepped = ours.step(by_blocks, given[first]).state, stepped + 1
+        else:
+            by_blocks, made = found.state, [steps[place] for place in found.made_of]
+            assert [one.estimate.covariance.tobytes() for one in made] == [one.tobytes() for one in found.covariances]
+            assert [one.estimate.mean.tobytes() for one in made] == [one.tobytes() for one in found.means]
+            assert [one.innovation.nis for one in made] == found.innovations.nis.tolist()
+            assert not any(one.events for one in steps)
+        first = after
+    assert stepped < 0.2 * len(given)
+    np.testing.assert_array_equal(alone.gyros, by_blocks.gyros)
