@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_blocks_are_steps_to_the_last_bit(kind: str, length: int, measurements: 
     """Up to what is told, a refused gyro and a silent one, which is a step of its own."""
     gyro = replace(CONFIGURATION.gyro, used_rate_hz=0.0)
     known = replace(CONFIGURATION.initial, wrong_start_probability=0.0)
-    ours = estimator(kind, replace(CONFIGURATION, gyro=gyro, initial=known))
+    ours: Any = estimator(kind, replace(CONFIGURATION, gyro=gyro, initial=known))
     given = without(spoilt(measurements), ("imu/link_3",), 8.5)
     alone = by_blocks = ours.start(None)
     first = stepped = 0
