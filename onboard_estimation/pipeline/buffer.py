@@ -252,8 +252,8 @@ class MeasurementBuffer:
             keys = self._follow(measurements) if self.filtering.most_at_once and len(measurements) > 1 else []
             several = self.filtering.several(self.state, measurements) if keys else None
             if several is None:
-                estimate, count = self.add(measurements[0]), 1
-                found += [estimate] if estimate is not None else []
+                count = (len(measurements) + 1) // 2  # what cannot be taken at once is sought by halves
+                found += [one for one in map(self.add, measurements[:count]) if one is not None]
             else:
                 count = several.taken
                 self._append(measurements[:count], keys[:count], several)
