@@ -23,7 +23,6 @@ from salp_estimation.estimators.estimator import SalpEstimator, link_errors
 from salp_estimation.model.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
-RUNS_UNASKED = ("salp_gyro_reading",)
 CONFIGURATION = SalpConfiguration()
 REST_S, SECONDS, LIVE = 2.2, 3.0, 20
 TARGET = 0.5
@@ -33,12 +32,8 @@ NO_COMPILER = "no C++ compiler with Eigen here: apt-get install g++ libeigen3-de
 _FLAGS = ("-O3", "-march=native", "-shared", "-fPIC")
 
 
-def salp_gyro_reading(quick: bool) -> list[Row]:
-    """Processor time for each reading of LandSalp's gyros: alone, in the pipeline, and of a plain C++ filter.
-
-    Three gyros and the commands at 200 Hz, scenario `hardware`; commands are among what is timed. Alone: one by one,
-    and in blocks of as many readings as a live node gets at once.
-    """
+def gyro_reading(few: bool) -> list[Row]:
+    """The rows, of few repetitions or many."""
     measurements = driven()
     gyros = sum(one.sensor != COMMAND for one in measurements)
     rows = []
@@ -53,7 +48,7 @@ def salp_gyro_reading(quick: bool) -> list[Row]:
         peer = _plain(Path(name), measurements)
         if peer is not None:
             candidates[PEER] = peer
-        samples = interleaved(candidates, 3 if quick else 21, 0.0, time.process_time)
+        samples = interleaved(candidates, 3 if few else 21, 0.0, time.process_time)
     samples = {name: seconds / gyros for name, seconds in samples.items()}
     for one in samples:
         if one != PEER:

@@ -18,6 +18,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from benchmarks.measuring import Array, Row, Runner, agreement, case, filterpy_runner, interleaved, row, runge_kutta
+from benchmarks.salp.against_cpp import gyro_reading
 from benchmarks.salp.link_by_link import LinkByLink
 from benchmarks.salp.runs import CONFIGURATION, ROBOT, TrainingSet, simulated, trained
 from onboard_estimation.base.configuration import load
@@ -424,3 +425,12 @@ def _real_time(
     name = f"real time at 200 Hz, three gyros and commands through the pipeline, {form}"
     figure = f"{margin:.1f} times faster: {100.0 / margin:.1f} % of a core"
     return row(name, figure, f">= {REAL_TIME_MARGIN:g} times", margin >= REAL_TIME_MARGIN)
+
+
+def salp_gyro_reading(quick: bool) -> list[Row]:
+    """Processor time for each reading of LandSalp's gyros: alone, in the pipeline, and of a plain C++ filter.
+
+    Three gyros and the commands at 200 Hz, scenario `hardware`; commands are among what is timed. Alone: one by one,
+    and in blocks of as many readings as a live node gets at once.
+    """
+    return gyro_reading(quick)
