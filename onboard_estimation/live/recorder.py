@@ -27,7 +27,6 @@ from onboard_estimation.live.discovery import absolute, is_hidden, publishers
 from onboard_estimation.live.losses import Losses
 from onboard_estimation.live.messages import interface_class
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
-from onboard_estimation.live.read_out import Raw, read_out
 from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
 
@@ -116,7 +115,9 @@ class Recorder:
     def __init__(self, node: Any, bag: BagWriter, selection: Selection) -> None:
         self.recorded = Recorded()
         self._node = node
-        node.silent = Raw()
+        from onboard_estimation.live.read_out import Raw, read_out  # needs ROS 2
+
+        node.silent, self._read_out = Raw(), read_out
         self._bag = bag
         self._selection = selection
         self._queue: deque[tuple[tuple[str, str], int, int, bytes]] = deque()
@@ -179,7 +180,7 @@ class Recorder:
         while True:
             ends = self._over.wait(_READ_PERIOD_S)
             for topic in list(self._topics.values()):
-                for data, information in read_out(topic.subscription, RECORDING_DEPTH):
+                for data, information in self._read_out(topic.subscription, RECORDING_DEPTH):
                     topic.receive(data, information)
             if ends:
                 return
