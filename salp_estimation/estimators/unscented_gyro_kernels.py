@@ -106,6 +106,15 @@ class Filtered(NamedTuple):
 
 
 @njit(cache=True)
+def _stands(rim_speeds: Vector) -> bool:
+    """Whether no wheel is told to turn; NumPy's own reductions would have a node load SciPy's linear algebra."""
+    largest = 0.0
+    for speed in rim_speeds:
+        largest = max(largest, abs(speed))
+    return largest < STANDING_M_S
+
+
+@njit(cache=True)
 def _process_noise_root(salp: Settings, joint_angles: Vector, moves: bool, duration_s: float) -> Matrix:
     """(N + 2, .) factor: noise of the wheels through B(r) at the joint angles; errors of a robot that moves."""
     through_wheels = chain.control_matrix(salp.links, joint_angles)
@@ -187,7 +196,7 @@ def predict(salp: Settings, now: Filtered, duration_s: float) -> None:
         noise_root = _process_noise_root(salp, state[0, 3:], wheels[n] <= COASTING_S, step_s)
         moved = chain.propagate(salp.links, points, controls, step_s, salp.longest_step_s)
         unscented.predict_moments(moved, noise_root, salp.layout, state)
-    if np.abs(controls).max() < STANDING_M_S:
+    if _stands(controls):
         wheels[n] += duration_s
 
 
@@ -287,7 +296,7 @@ def filter_readings(
         if link < 0:
             for i in range(n):
                 wheels[i] = salp.radii_m[i] * readings.values[k, i]
-            if wheels[n] == np.inf or not np.abs(wheels[:n]).max() < STANDING_M_S:
+            if wheels[n] == np.inf or not _stands(wheels[:n]):
                 wheels[n] = 0.0
             continue
         reading = salp.sign * readings.values[k, salp.element]
