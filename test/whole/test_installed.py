@@ -18,6 +18,7 @@ from built_packages import TOP_LEVEL_PACKAGES
 from packaging.requirements import Requirement
 from ros2_support import Peer
 
+from onboard_estimation.base import kernel_cache
 from onboard_estimation.base.ros2 import how_to_install, wheels_exist
 
 pytestmark = pytest.mark.slow
@@ -51,8 +52,9 @@ class Installation(Peer):
         venv.create(prefix, with_pip=False)
         kept = {name: os.environ[name] for name in inherited if name in os.environ}
         kept["PATH"] = os.pathsep.join([str(prefix / "bin"), os.environ["PATH"]])
-        # Another place would have every kernel compiled anew: here it is about files, and Python finds the same ones.
-        kept |= {"HOME": str(prefix), "NUMBA_DISABLE_JIT": "1", "MPLBACKEND": "Agg", "PYTHONUNBUFFERED": "1"}
+        # Kernels that were compiled of the same sources are found, wherever those lie.
+        kept |= {kernel_cache.OVERRIDE_VARIABLE: str(kernel_cache.configure().parent)}
+        kept |= {"HOME": str(prefix), "MPLBACKEND": "Agg", "PYTHONUNBUFFERED": "1"}
         super().__init__(str(prefix / "bin" / "python"), kept)
         (self.site / "dependencies.pth").write_text(str(dependencies))
         self.install(wheel)
