@@ -16,9 +16,9 @@ Matrix = NDArray[np.float64]
 NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen, it would cost three times as much to make, thousands of times a second
 class Measurement:
-    """One message of one sensor as numbers.
+    """One message of one sensor as numbers; a value: never written.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Measurement:
     value: Vector
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as above
 class Estimate:
-    """State of a filter at one instant.
+    """State of a filter at one instant; a value: never written.
 
     Attributes
     ----------
@@ -114,17 +114,22 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, measurements: Sequence[Measurement]) -> Block:
-        """Of measurements; those of one sensor have values of one size."""
-        sizes: dict[str, int] = {}
-        for one in measurements:
-            sizes[one.sensor] = len(one.value)
-        sensors = tuple(sizes)
-        values = np.zeros((len(measurements), max(sizes.values(), default=0)))
-        for row, one in zip(values, measurements, strict=True):
-            row[: len(one.value)] = one.value
-        kinds = [sensors.index(one.sensor) for one in measurements]
-        stamps_ns = [one.stamp_ns for one in measurements]
-        return cls(sensors, tuple(sizes.values()), np.array(kinds), np.array(stamps_ns), values)
+        """Of measurements, one or more; ValueError where those of one sensor have values of several sizes."""
+        names, rows = [one.sensor for one in measurements], [one.value for one in measurements]
+        lengths = [len(row) for row in rows]
+        sizes = dict(zip(names, lengths, strict=True))
+        number = {sensor: place for place, sensor in enumerate(sizes)}
+        widest = max(lengths)
+        if min(lengths) == widest:
+            values = np.concatenate(rows).reshape(len(rows), widest)
+        elif any(sizes[name] != length for name, length in zip(names, lengths, strict=True)):
+            raise ValueError("values of several sizes")
+        else:
+            values = np.zeros((len(rows), widest))
+            for place, row in enumerate(rows):
+                values[place, : lengths[place]] = row
+        stamps_ns = np.array([one.stamp_ns for one in measurements])
+        return cls(tuple(sizes), tuple(sizes.values()), np.array([number[name] for name in names]), stamps_ns, values)
 
     def rows(self, start: int, stop: int) -> Block:
         """Some of them, that follow each other."""

@@ -198,9 +198,12 @@ class _Nothing:
         return 0
 
     def step(self, state: Any, measurement: Measurement) -> Filtered:
-        return Filtered(state, 1, (), (), None)
+        return Filtered(state, 1, (), ())
 
-    def several(self, state: Any, measurements: Sequence[Measurement]) -> None:
+    def gathered(self, measurements: Sequence[Measurement]) -> None:
+        return None
+
+    def several(self, state: Any, block: Any) -> None:
         return None
 
     def restarted(self, state: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,6 @@ class EstimatorNode(SteadyNode):
         self._instant = Instant(self._pace)
         self._rests = host.rests_between_outputs and not self._publishes_all
         self._longest_rest_s = host.longest_event_delay_s if self.pipeline.estimator.phases else _LONGEST_REST_S
-        self._waiting: Estimate | None = None  # to be published, unless one of the same instant comes
         self._newest_ns = 0  # of the estimates
         self._heard_ns = 0  # of the last measurement
         self._estimates = 0
@@ -224,25 +224,19 @@ class EstimatorNode(SteadyNode):
         """Filter what is due."""
         due = self._due.copy()
         self._due.clear()
-        for estimate in self.pipeline.process_all(due):
-            if self._waiting is not None and (self._publishes_all or self._waiting.stamp_ns != estimate.stamp_ns):
-                self._publish(self._waiting)
-            self._estimates += 1
-            self._waiting = self.latest = estimate
-            self._newest_ns = estimate.stamp_ns  # which falls back when a bag starts again
-        self._put_out()
-
-    def _put_out(self) -> None:
-        """Publish what waits for it."""
-        if self._waiting is not None:
-            self._publish(self._waiting)
-            self._waiting = None
+        estimates = self.pipeline.process_all(due)
+        for estimate, following in zip_longest(estimates, estimates[1:]):
+            is_last = following is None or following.stamp_ns != estimate.stamp_ns
+            if self._publishes_all or (is_last and self._thinning.passes(estimate.stamp_ns)):
+                self._publish(estimate)
+        if estimates:
+            self._estimates += len(estimates)
+            self.latest = estimates[-1]
+            self._newest_ns = self.latest.stamp_ns  # which falls back when a bag starts again
         if self._phases is not None:
             self._phases.publish(self.pipeline)
 
     def _publish(self, estimate: Estimate) -> None:
-        if not (self._publishes_all or self._thinning.passes(estimate.stamp_ns)):
-            return
         in_odom = self._to_odom(estimate)
         wanted = self._wanted()
         for given, topics in ((in_odom, wanted & ODOMETRY), (estimate, wanted - ODOMETRY)):
@@ -306,7 +300,6 @@ class EstimatorNode(SteadyNode):
     def _reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.pipeline.reset()
         self._intake.clear()
-        self._waiting = None
         self._thinning.clear()
         self._to_odom.reset()
         self._trail.clear()

@@ -34,13 +34,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import lt
 from typing import Any, NamedTuple, Protocol
 
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Block, Estimate, Measurement, PhaseEvent
 
 
 class Filtered(NamedTuple):
@@ -53,16 +54,18 @@ class Filtered(NamedTuple):
     taken
         How many they are.
     estimates, events
-        Those that they gave, in order.
-    newest
-        The estimate that the last of them gave; None: it gave none.
+        Those that they gave, in order; the last of several gives an estimate.
     """
 
     state: Any
     taken: int
     estimates: Sequence[Estimate]
     events: Sequence[PhaseEvent]
-    newest: Estimate | None
+
+    @property
+    def newest(self) -> Estimate | None:
+        """What the last of them gave; None: it gave none."""
+        return self.estimates[-1] if self.estimates else None
 
 
 class Replayable(Protocol):
@@ -83,7 +86,10 @@ class Replayable(Protocol):
     def step(self, state: Any, measurement: Measurement) -> Filtered:
         """The next measurement in order."""
 
-    def several(self, state: Any, measurements: Sequence[Measurement]) -> Filtered | None:
+    def gathered(self, measurements: Sequence[Measurement]) -> Block | None:
+        """Measurements that may be taken at once; None: they are taken one by one."""
+
+    def several(self, state: Any, block: Block) -> Filtered | None:
         """Some of the next measurements in order at once, as their steps would; None: the first is to be a step."""
 
     def restarted(self, state: Any) -> Any:
@@ -133,11 +139,11 @@ class BufferCounters:
             return math.nan
         return (self.stamps - 1) * NANOSECONDS_PER_SECOND / (self.last_ns - self.first_ns)
 
-    def see(self, stamp_ns: int) -> None:
-        """Take one more distinct stamp into account."""
-        self.first_ns = min(self.first_ns, stamp_ns) if self.stamps else stamp_ns
-        self.last_ns = max(self.last_ns, stamp_ns) if self.stamps else stamp_ns
-        self.stamps += 1
+    def see(self, first_ns: int, last_ns: int, count: int = 1) -> None:
+        """Take more distinct stamps into account, so many from one to another."""
+        self.first_ns = min(self.first_ns, first_ns) if self.stamps else first_ns
+        self.last_ns = max(self.last_ns, last_ns) if self.stamps else last_ns
+        self.stamps += count
 
 
 class _Run(NamedTuple):
@@ -245,40 +251,49 @@ class MeasurementBuffer:
             self._drop_suspects()
         return self._insert(measurement, deferred)
 
-    def add_all(self, measurements: Sequence[Measurement]) -> list[Estimate]:
-        """Take measurements that arrived together, as `add` takes one after another; at once as far as possible."""
+    def add_all(self, measurements: Sequence[Measurement], block: Block | None) -> list[Estimate]:
+        """Take measurements that arrived together, as `add` takes one after another; at once as far as possible.
+
+        `block`: they, as `Replayable.gathered` has them.
+        """
         found: list[Estimate] = []
-        while measurements:
-            keys = self._follow(measurements) if self.filtering.most_at_once and len(measurements) > 1 else []
-            several = self.filtering.several(self.state, measurements) if keys else None
+        place = 0
+        while place < len(measurements):
+            keys = [] if block is None else self._follow(measurements[place:], block.sensors)
+            several = None
+            if block is not None and len(keys) > 1:
+                several = self.filtering.several(self.state, block.rows(place, place + len(keys)))
+            count = max(1, (len(keys) + 1) // 2)  # what cannot be taken at once is sought by halves
             if several is None:
-                count = (len(measurements) + 1) // 2  # what cannot be taken at once is sought by halves
-                found += [one for one in map(self.add, measurements[:count]) if one is not None]
+                found += [one for one in map(self.add, measurements[place : place + count]) if one is not None]
             else:
                 count = several.taken
-                self._append(measurements[:count], keys[:count], several)
+                self._append(measurements[place : place + count], keys[:count], several)
                 found += several.estimates
-            measurements = measurements[count:]
+            place += count
         return found
 
-    def _follow(self, measurements: Sequence[Measurement]) -> list[Key]:
-        """Their keys, where they follow, in order and without a jump, on measurements that were filtered in order."""
+    def _follow(self, measurements: Sequence[Measurement], sensors: Iterable[str]) -> list[Key]:
+        """Keys of the first of them: those that follow, in order, on measurements that were filtered in order."""
         if not self._keys or self._suspects or self._filtered != len(self._keys):
             return []
-        before, keys = self._keys[-1], [self._key(measurement) for measurement in measurements]
-        for key in keys:
-            if not before < key or key[0] - before[0] > self._jump_ns:
-                return []
-            before = key
-        return keys
+        ranks = {sensor: self.filtering.rank(sensor) for sensor in sensors}  # a call for each would cost as much as all
+        keys = [(one.stamp_ns, ranks[one.sensor], one.sensor) for one in measurements]
+        follow = list(map(lt, [self._keys[-1], *keys[:-1]], keys))
+        count = follow.index(False) if False in follow else len(keys)
+        # A jump is for `add`; strays that are far ahead hold up no more than those that come with them.
+        return keys[:count] if count and keys[count - 1][0] - self._keys[-1][0] <= self._jump_ns else []
 
     def _append(self, measurements: Sequence[Measurement], keys: list[Key], filtered: Filtered) -> None:
         """Keep those that were filtered at once."""
-        for measurement in measurements:
-            counters = self.counters[measurement.sensor]
-            counters.received += 1
-            counters.see(measurement.stamp_ns)
-            self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement - 1
+        first_ns = {sensor: stamp_ns for stamp_ns, _, sensor in reversed(keys)}
+        last_ns = {sensor: stamp_ns for stamp_ns, _, sensor in keys}
+        for sensor, count in Counter([sensor for _, _, sensor in keys]).items():
+            counters = self.counters[sensor]
+            counters.received += count
+            counters.see(first_ns[sensor], last_ns[sensor], count)
+        earned = self.steps_per_measurement - 1
+        self._earned = min(self._earned + earned * (len(keys) - 1), len(self._keys)) + earned
         self._keys += keys
         self._window += measurements
         self._take(filtered)
@@ -326,7 +341,7 @@ class MeasurementBuffer:
                 self._window[place] = measurement
                 self._mend(place, deferred)
             return None
-        counters.see(measurement.stamp_ns)
+        counters.see(measurement.stamp_ns, measurement.stamp_ns)
         in_order = self._filtered == len(self._window)
         self._keys.insert(place, key)
         self._window.insert(place, measurement)
@@ -370,7 +385,8 @@ class MeasurementBuffer:
         most = longest = max(1, at_once if settles else min(at_once, _AT_ONCE))
         while self._filtered < stop:
             measurements = self._window[self._filtered : min(self._filtered + most, stop)]
-            several = self.filtering.several(self._at, measurements) if len(measurements) > 1 else None
+            block = self.filtering.gathered(measurements)
+            several = None if block is None else self.filtering.several(self._at, block)
             if several is None and len(measurements) > 1:
                 # What cannot be taken at once is sought by halves.
                 most = len(measurements) // 2

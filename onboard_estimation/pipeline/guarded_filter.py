@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
@@ -259,7 +259,7 @@ class GuardedFilter:
 
     def step(self, kept: Kept, measurement: Measurement) -> Filtered:
         after, estimate, events = self._step(kept, measurement)
-        return Filtered(after, 1, () if estimate is None else (estimate,), events, estimate)
+        return Filtered(after, 1, () if estimate is None else (estimate,), events)
 
     def _step(self, kept: Kept, measurement: Measurement) -> tuple[Kept, Estimate | None, _Events]:
         if kept.state is None:
@@ -314,15 +314,21 @@ class GuardedFilter:
         )
         return after, estimate, self._told(step, measurement.stamp_ns) if step.events else ()
 
-    def several(self, kept: Kept, measurements: Sequence[Measurement]) -> Filtered | None:
-        found = None if self._filter_block is None else self.block(kept, Block.of(measurements))
+    def gathered(self, measurements: Sequence[Measurement]) -> Block | None:
+        if self._filter_block is None or len(measurements) < 2:
+            return None
+        try:
+            return Block.of(measurements)
+        except ValueError:
+            return None
+
+    def several(self, kept: Kept, block: Block) -> Filtered | None:
+        found = self.block(kept, block)
         if found is None:
             return None
-        estimates = [
-            Estimate(measurements[place].stamp_ns, mean, covariance)
-            for place, mean, covariance in zip(found.made_of.tolist(), found.means, found.covariances, strict=True)
-        ]
-        return Filtered(found.state, found.taken, estimates, found.events, estimates[-1])
+        stamps_ns = block.stamps_ns[found.made_of].tolist()
+        estimates = list(map(Estimate, stamps_ns, found.means, found.covariances))
+        return Filtered(found.state, found.taken, estimates, found.events)
 
     def block(self, kept: Kept, block: Block) -> FilteredBlock | None:
         """At once what the estimator can take so; what is out of the ordinary is found, and told, one by one."""
@@ -334,27 +340,24 @@ class GuardedFilter:
                 return None
         except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError, SensorsRefused):
             return None
-        kinds = block.kinds[: found.taken].tolist()
-        stamps_ns = block.stamps_ns[: found.taken].tolist()
+        counts = np.bincount(block.kinds[: found.taken], minlength=len(block.sensors)).tolist()
         use, monitors = dict(kept.use), kept.monitors
         told: list[InnovationAlarm] = []
         if found.innovations is not None:
             monitors = dict(monitors)
-            seen = found.innovations
-            normalised = (seen.value / seen.stddev).tolist()
-            for place, each, nis, accepted in zip(
-                seen.of.tolist(), normalised, seen.nis.tolist(), seen.accepted.tolist(), strict=True
-            ):
+            of, value, stddev, *sizes = found.innovations
+            columns = (block.kinds[of], block.stamps_ns[of], value / stddev, *sizes)
+            for kind, stamp_ns, each, nis, accepted in zip(*(column.tolist() for column in columns), strict=True):
                 if not nis <= LARGEST_NIS:
                     return None
-                sensor = block.sensors[kinds[place]]
+                sensor = block.sensors[kind]
                 use[sensor] = use.get(sensor, _UNUSED).updated(nis, each, accepted)
-                monitors[sensor], alarm = monitors.get(sensor, _UNSEEN).seen(sensor, stamps_ns[place], nis, each)
+                monitors[sensor], alarm = monitors.get(sensor, _UNSEEN).seen(sensor, stamp_ns, nis, each)
                 told += [alarm] if alarm is not None else []
-                kinds[place] = -1
-        for kind, count in Counter(kinds).items():
-            if kind >= 0:
-                use[block.sensors[kind]] = use.get(block.sensors[kind], _UNUSED).unseen(count)
+                counts[kind] -= 1
+        for sensor, count in zip(block.sensors, counts, strict=True):
+            if count:
+                use[sensor] = use.get(sensor, _UNUSED).unseen(count)
         for alarm in told:
             self._alarm(alarm)
         self.seen.extend(found.events)

@@ -136,8 +136,12 @@ class Pipeline:
 
         Faster where the estimator is a `BlockFilter`.
         """
-        passed = [one for one in measurements if self._check.passes(one.sensor, one.value, self._tell)]
-        estimates = self._buffer.add_all(passed)
+        passed = list(measurements)
+        block = self._guarded.gathered(passed)
+        if block is None or not self._check.all_pass(block):
+            passed = [one for one in passed if self._check.passes(one.sensor, one.value, self._tell)]
+            block = self._guarded.gathered(passed)
+        estimates = self._buffer.add_all(passed, block)
         self._buffer.take_settled()
         return estimates
 

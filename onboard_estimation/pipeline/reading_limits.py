@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.base.measurement import IMU_PARTS, Channel, Limit, Matrix, Vector
+from onboard_estimation.base.measurement import IMU_PARTS, Block, Channel, Limit, Matrix, Vector
 
 RANGE_MARGIN = 0.05
 """Share by which a reading may exceed its range: sensors saturate a little late, and are calibrated after that."""
@@ -49,6 +49,17 @@ class ReadingCheck:
         self.incomplete: dict[str, int] = {}
         self._channels = {channel.sensor: channel for channel in channels}
         self._of_one: dict[tuple[str, int], _Expected] = {}
+        self._of_several: dict[tuple[tuple[str, ...], tuple[int, ...]], _Expected] = {}
+
+    def all_pass(self, block: Block) -> bool:
+        """Whether all of them are readings; `passes` tells of one that is none."""
+        key = block.sensors, block.sizes
+        found = self._of_several.get(key)
+        if found is None:
+            widest = block.values.shape[1]
+            one_by_one = [self._expected(sensor, size)._padded(widest) for sensor, size in zip(*key, strict=True)]
+            found = self._of_several[key] = _Expected(*(np.array(parts) for parts in zip(*one_by_one, strict=True)))
+        return bool(_all_pass(block.values, block.kinds, *found))
 
     def passes(self, sensor: str, value: Vector, tell: Callable[[str], None]) -> bool:
         """Whether a reading (d,) is one; `tell` takes the sentence on the first of a sensor that is none."""
@@ -119,6 +130,11 @@ class _Expected(NamedTuple):
     size: NDArray[np.int64]
     lack: NDArray[np.int64]
 
+    def _padded(self, width: int) -> _Expected:
+        """Of readings with zeros behind them."""
+        rest = 0, width - len(self.bound)
+        return _Expected(np.pad(self.bound, rest), np.pad(self.size, rest), np.pad(self.lack, rest))
+
 
 def _expected_of(channel: Channel | None, count: int) -> _Expected:
     """Of readings of so many elements; those of no channel have to be finite, no more."""
@@ -165,6 +181,21 @@ def _faults_of_all(
                 faults[k] = _faults(values[k], bound, size, lack)
                 break
     return faults
+
+
+@njit(cache=True)
+def _all_pass(
+    values: Matrix, kinds: NDArray[np.int64], bound: Matrix, size: NDArray[np.int64], lack: NDArray[np.int64]
+) -> bool:
+    """Whether no reading (K, W) has faults; of their kinds, what is expected of each."""
+    for k in range(len(values)):
+        kind = kinds[k]
+        for i in range(values.shape[1]):
+            if not abs(values[k, i]) <= bound[kind, i]:
+                if _faults(values[k], bound[kind], size[kind], lack[kind]):
+                    return False
+                break
+    return True
 
 
 def _lacks(faults: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:

@@ -37,7 +37,7 @@ class EstimatorHost:
         True, "let readings gather until something is to go out, which saves much of a processor; not for reliable ones"
     )
     longest_event_delay_s: float = bounded(
-        0.005, 0.0, 1.0, "of a robot with phases: so long readings gather at most, for events are as much later", "s"
+        0.01, 0.0, 1.0, "of a robot with phases: so long readings gather at most, for events are as much later", "s"
     )
     diagnostics_period_s: float = bounded(1.0, 0.1, 60.0, "time between two reports on /diagnostics", "s")
     waiting_period_s: float = bounded(5.0, 0.5, 60.0, "time between two sentences on what the node waits for", "s")

@@ -92,17 +92,20 @@ class Bare:
 
     def step(self, state: Any, measurement: Measurement) -> Filtered:
         step = self.estimator.step(state, measurement)
-        return Filtered(step.state, 1, [step.estimate] if step.estimate is not None else [], (), step.estimate)
+        return Filtered(step.state, 1, [step.estimate] if step.estimate is not None else [], ())
 
-    def several(self, state: Any, measurements: Sequence[Measurement]) -> Filtered | None:
+    def gathered(self, measurements: Sequence[Measurement]) -> Block | None:
+        return Block.of(measurements) if self.at_once and measurements else None
+
+    def several(self, state: Any, block: Block) -> Filtered | None:
         """Some of them, as a compiled filter would."""
-        block = Block.of(measurements[: self.at_once])
+        block = block.rows(0, self.at_once)
         found = by_steps(self.estimator, state, block)
         if found is None:
             return None
         given = zip(block.stamps_ns[found.made_of].tolist(), found.means, found.covariances, strict=True)
         estimates = [Estimate(*one) for one in given]
-        return Filtered(found.state, found.taken, estimates, (), estimates[-1])
+        return Filtered(found.state, found.taken, estimates, ())
 
     def restarted(self, state: Any) -> Any:
         self.resets += 1

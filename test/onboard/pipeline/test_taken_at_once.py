@@ -40,7 +40,7 @@ def test_the_buffer_keeps_the_same_whether_filtered_at_once_or_not(found: list[l
     alone, together = (MeasurementBuffer(Bare(estimator, at_once), estimator.start(None)) for at_once in (0, count))
     for batch in found:
         expected = [estimate for estimate in map(alone.add, batch) if estimate is not None]
-        at_once = together.add_all(batch)
+        at_once = together.add_all(batch, together.filtering.gathered(batch))
         # A late one goes farther back where more was filtered at once, and may have to wait longer until it is paid.
         if not any(counters.late for counters in alone.counters.values()):
             assert as_bytes(at_once) == as_bytes(expected)
@@ -107,6 +107,6 @@ def test_what_was_filtered_at_once_settles_as_a_whole() -> None:
     for batch in ([reading(99.99)], gathered, [reading(100.5, "range", 9.0)], [reading(100.32, "speed", 3.0)]):
         for one in batch:
             alone.add(one)
-        together.add_all(batch)
+        together.add_all(batch, together.filtering.gathered(batch))
     assert as_bytes(together.flush().estimates) == as_bytes(alone.flush().estimates)
     assert repr(together.state) == repr(alone.state)
