@@ -172,7 +172,7 @@ class FilteredBlock(NamedTuple):
     state
         After them.
     taken
-        How many they are, from the first of the block; the last of them gave an estimate.
+        How many they are, from the first of the block; the last that changed the state gave an estimate, or none did.
     made_of
         (E,) int64, rising: number of the reading that each estimate came with.
     means, covariances
@@ -181,6 +181,8 @@ class FilteredBlock(NamedTuple):
         In the order of being seen.
     innovations
         None of a filter without; readings without one are used as they are.
+    left_out
+        (L,) int64: numbers of the readings that were not looked at.
     """
 
     state: Any
@@ -190,6 +192,7 @@ class FilteredBlock(NamedTuple):
     covariances: NDArray[np.float64]
     events: tuple[PhaseEvent, ...] = ()
     innovations: Innovations | None = None
+    left_out: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 _POSITION = (("x", "m"), ("y", "m"), ("z", "m"))

@@ -198,7 +198,7 @@ class _Nothing:
         return 0
 
     def step(self, state: Any, measurement: Measurement) -> Filtered:
-        return Filtered(state, 1, (), ())
+        return Filtered(state, 1, (), (), None)
 
     def gathered(self, measurements: Sequence[Measurement]) -> None:
         return None

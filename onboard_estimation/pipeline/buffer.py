@@ -54,18 +54,16 @@ class Filtered(NamedTuple):
     taken
         How many they are.
     estimates, events
-        Those that they gave, in order; the last of several gives an estimate.
+        Those that they gave, in order.
+    newest
+        The estimate that the last of them gave; None: it gave none.
     """
 
     state: Any
     taken: int
     estimates: Sequence[Estimate]
     events: Sequence[PhaseEvent]
-
-    @property
-    def newest(self) -> Estimate | None:
-        """What the last of them gave; None: it gave none."""
-        return self.estimates[-1] if self.estimates else None
+    newest: Estimate | None
 
 
 class Replayable(Protocol):

@@ -128,8 +128,8 @@ class BlockFilter(Protocol):
     def filter_block(self, state: Any, block: Block) -> FilteredBlock | None:
         """The state after some of the next readings, and what `step` would give of each; equal to the last bit.
 
-        Some: from the first to one that gives an estimate, and before the first that has a notice, inflates the
-        covariance or is not used. None: the first of them is to be taken by itself.
+        Some: before the first that has a notice or inflates the covariance, and none that changes the state after the
+        last that gives an estimate, if any does. None: the first of them is to be taken by itself.
         """
 
 

@@ -259,7 +259,7 @@ class GuardedFilter:
 
     def step(self, kept: Kept, measurement: Measurement) -> Filtered:
         after, estimate, events = self._step(kept, measurement)
-        return Filtered(after, 1, () if estimate is None else (estimate,), events)
+        return Filtered(after, 1, () if estimate is None else (estimate,), events, estimate)
 
     def _step(self, kept: Kept, measurement: Measurement) -> tuple[Kept, Estimate | None, _Events]:
         if kept.state is None:
@@ -328,7 +328,8 @@ class GuardedFilter:
             return None
         stamps_ns = block.stamps_ns[found.made_of].tolist()
         estimates = list(map(Estimate, stamps_ns, found.means, found.covariances))
-        return Filtered(found.state, found.taken, estimates, found.events)
+        newest = estimates[-1] if estimates and found.made_of[-1] == found.taken - 1 else None
+        return Filtered(found.state, found.taken, estimates, found.events, newest)
 
     def block(self, kept: Kept, block: Block) -> FilteredBlock | None:
         """At once what the estimator can take so; what is out of the ordinary is found, and told, one by one."""
@@ -336,7 +337,7 @@ class GuardedFilter:
             return None
         try:
             found = self._filter_block(kept.state, block)
-            if found is None or not len(found.means) or not all_sound(found.means, found.covariances):
+            if found is None or not all_sound(found.means, found.covariances):
                 return None
         except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError, SensorsRefused):
             return None
@@ -355,13 +356,25 @@ class GuardedFilter:
                 monitors[sensor], alarm = monitors.get(sensor, _UNSEEN).seen(sensor, stamp_ns, nis, each)
                 told += [alarm] if alarm is not None else []
                 counts[kind] -= 1
+        for kind in block.kinds[found.left_out].tolist():
+            sensor = block.sensors[kind]
+            use[sensor] = (before := use.get(sensor, _UNUSED))._replace(left_out=before.left_out + 1)
+            counts[kind] -= 1
         for sensor, count in zip(block.sensors, counts, strict=True):
             if count:
                 use[sensor] = use.get(sensor, _UNUSED).unseen(count)
         for alarm in told:
             self._alarm(alarm)
         self.seen.extend(found.events)
-        after = kept._replace(state=found.state, use=use, monitors=monitors, is_checked=True, broke_down=False)
+        is_checked = len(found.means) > 0
+        after = kept._replace(
+            state=found.state,
+            use=use,
+            monitors=monitors,
+            checked=kept.state if kept.is_checked else kept.checked,
+            is_checked=is_checked,
+            broke_down=kept.broke_down and not is_checked,
+        )
         return found._replace(state=after)
 
     def _waiting(self, kept: Kept, measurement: Measurement) -> Kept:

@@ -158,7 +158,8 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
         filtered, count, found, told = self.kernels.filter_readings(
             self.settings, state.filtered, gyros, stamp_ns, readings, alone, room
         )
-        last_ns = int(readings.stamps_ns[count - 1])
+        used = (~room.left_out[:count]).nonzero()[0]
+        last_ns = int(readings.stamps_ns[used[-1]]) if len(used) else state.stamp_ns
         return ChainState(filtered, gyros, last_ns, state.wide, state.history), count, room.first(found), told
 
     def start(self, initial: Estimate | None) -> ChainState[Filtered]:
@@ -194,19 +195,20 @@ class ChainEstimator(ChainInputs, Estimator[ChainState[Filtered]], Generic[Filte
         return 0 if state.stamp_ns is None else stamp_ns - state.stamp_ns
 
     def filter_block(self, state: ChainState[Filtered], block: Block) -> FilteredBlock | None:
-        """Up to the last reading of a gyro before a pose that is set, and before one of which something is told."""
+        """Up to the last reading that is used before a pose that is set, or before one of which something is told."""
         kinds = np.array([self._kinds[sensor] for sensor in block.sensors])[block.kinds]
         others = (kinds == gyro_kernels.OTHER).nonzero()[0]
-        gyros = (kinds[: others[0] if len(others) else None] >= 0).nonzero()[0]
-        last = int(gyros[-1]) + 1 if len(gyros) else 0
+        kinds = kinds[: others[0] if len(others) else None]
+        gyros = (kinds >= 0).nonzero()[0]
+        last = int(gyros[-1]) + 1 if len(gyros) else len(kinds)
         while last:
             readings = Readings(kinds[:last], block.stamps_ns[:last], block.values[:last])
             after, count, found, _ = self.taken(state, readings, alone=False)
             last = int(found.made_of[-1]) + 1 if len(found.made_of) else 0
-            if count == len(readings.kinds):
+            if count == len(readings.kinds) and (not last or found.left_out[last:].all()):
                 value, stddev, nis, accepted, _ = found.seen.T
                 seen = Innovations(found.made_of, value[:, None], stddev[:, None], nis, accepted == 1.0)
-                return FilteredBlock(after, count, *found[:3], innovations=seen)
+                return FilteredBlock(after, count, *found[:3], (), seen, found.left_out.nonzero()[0])
         return None
 
     def _told(self, before: Records, after: Records, measurement: Measurement) -> tuple[Notice, ...]:

@@ -57,24 +57,28 @@ class Estimates(NamedTuple):
         (E, a) and (E, n, n).
     seen
         (E, 5) of each its `Innovation`: value, standard deviation, NIS, whether it was accepted, inflation.
+    left_out
+        (M,) of each reading, whether it was not looked at.
     """
 
     made_of: NDArray[np.int64]
     means: Matrix
     covariances: NDArray[np.float64]
     seen: Matrix
+    left_out: NDArray[np.bool_]
 
     @classmethod
     def room(cls, count: int, space: StateSpace) -> Estimates:
         """For so many."""
         a, n = space.coordinate_count, space.dimension
-        return cls(np.empty(count, np.int64), np.empty((count, a)), np.empty((count, n, n)), np.empty((count, 5)))
+        moments = np.empty((count, a)), np.empty((count, n, n))
+        return cls(np.empty(count, np.int64), *moments, np.empty((count, 5)), np.zeros(count, np.bool_))
 
     def first(self, count: int) -> Estimates:
         """So many."""
         if count == len(self.made_of):
             return self
-        return Estimates(self.made_of[:count], self.means[:count], self.covariances[:count], self.seen[:count])
+        return Estimates(*(part[:count] for part in self[:4]), self.left_out)
 
 
 def unheard(count: int) -> Records:

@@ -79,8 +79,6 @@ class ResidualEstimator(ChainEstimator[FilterState]):
         rate_hz, population = configuration.gyro.used_rate_hz, model.population
         # A little early is on time: stamps jitter.
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
-        if self._least_period_ns:
-            self.filter_block = None  # type: ignore[assignment, method-assign]  # a block has no reading that is left out
         self._population, self._robots = population, _robots(population)
         means = gyro_means = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
         variances = *means, np.zeros((0, 1)), np.zeros(0)
@@ -112,6 +110,7 @@ class ResidualEstimator(ChainEstimator[FilterState]):
             np.zeros(2) if as_stated else model.inflation,
             configuration.gyro.bias_walk_rad_s_sqrt_s,
             configuration.process.longest_step_s,
+            self._least_period_ns,
         )
 
     def start(self, initial: Estimate | None) -> ResidualState:

@@ -59,6 +59,8 @@ class Settings(NamedTuple):
         (2,) of pose and joint angles where they are published, see `ResidualModel`; 0: they are published as stated.
     bias_walk, longest_step_s
         rad/s/sqrt(s), and of a prediction.
+    least_period_ns
+        A gyro's reading that comes sooner after the last one is left out.
     """
 
     links: Matrix
@@ -78,6 +80,7 @@ class Settings(NamedTuple):
     inflation: Vector
     bias_walk: float
     longest_step_s: float
+    least_period_ns: int
 
 
 class LaggedCommand(NamedTuple):
@@ -292,6 +295,9 @@ def filter_readings(
     found, n, told = 0, len(salp.links), False
     for k in range(len(readings.kinds)):
         link = readings.kinds[k]
+        if link >= 0 and readings.stamps_ns[k] - gyros[link].last_ns < salp.least_period_ns:
+            room.left_out[k] = True
+            continue
         wheels = advanced(now.wheels, 0 if stamp_ns == NEVER else readings.stamps_ns[k] - stamp_ns)
         stamp_ns = readings.stamps_ns[k]
         if link < 0:

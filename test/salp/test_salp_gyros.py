@@ -105,11 +105,13 @@ def test_a_clock_from_zero_is_a_clock(measurements: list[Measurement]) -> None:
     assert records[0][0][0] == 0
 
 
-@pytest.mark.parametrize("kind", ["plain", "residual model"])
+@pytest.mark.parametrize("kind, used_rate_hz", [("plain", 0.0), ("residual model", 0.0), ("residual model", 15.0)])
 @pytest.mark.parametrize("length", [3, 500])
-def test_blocks_are_steps_to_the_last_bit(kind: str, length: int, measurements: list[Measurement]) -> None:
+def test_blocks_are_steps_to_the_last_bit(
+    kind: str, used_rate_hz: float, length: int, measurements: list[Measurement]
+) -> None:
     """Up to what is told, a refused gyro and a silent one, which is a step of its own."""
-    gyro = replace(CONFIGURATION.gyro, used_rate_hz=0.0)
+    gyro = replace(CONFIGURATION.gyro, used_rate_hz=used_rate_hz)
     known = replace(CONFIGURATION.initial, wrong_start_probability=0.0)
     ours: Any = estimator(kind, replace(CONFIGURATION, gyro=gyro, initial=known))
     given = without(spoilt(measurements), ("imu/link_3",), 8.5)
@@ -130,6 +132,7 @@ def test_blocks_are_steps_to_the_last_bit(kind: str, length: int, measurements: 
             assert [one.estimate.mean.tobytes() for one in made] == [one.tobytes() for one in found.means]
             assert [one.innovation.nis for one in made] == found.innovations.nis.tolist()
             assert not any(one.events for one in steps)
+            assert [number for number, one in enumerate(steps) if not one.used] == found.left_out.tolist()
         first = after
     assert stepped < 0.2 * len(given)
     np.testing.assert_array_equal(alone.gyros, by_blocks.gyros)

@@ -92,7 +92,7 @@ class Bare:
 
     def step(self, state: Any, measurement: Measurement) -> Filtered:
         step = self.estimator.step(state, measurement)
-        return Filtered(step.state, 1, [step.estimate] if step.estimate is not None else [], ())
+        return Filtered(step.state, 1, [step.estimate] if step.estimate is not None else [], (), step.estimate)
 
     def gathered(self, measurements: Sequence[Measurement]) -> Block | None:
         return Block.of(measurements) if self.at_once and measurements else None
@@ -105,7 +105,7 @@ class Bare:
             return None
         given = zip(block.stamps_ns[found.made_of].tolist(), found.means, found.covariances, strict=True)
         estimates = [Estimate(*one) for one in given]
-        return Filtered(found.state, found.taken, estimates, ())
+        return Filtered(found.state, found.taken, estimates, (), estimates[-1])
 
     def restarted(self, state: Any) -> Any:
         self.resets += 1
