@@ -78,7 +78,8 @@ class Estimates(NamedTuple):
         """So many."""
         if count == len(self.made_of):
             return self
-        return Estimates(*(part[:count] for part in self[:4]), self.left_out)
+        made_of, means, covariances, seen = (part[:count] for part in self[:4])
+        return self._replace(made_of=made_of, means=means, covariances=covariances, seen=seen)
 
 
 def unheard(count: int) -> Records:

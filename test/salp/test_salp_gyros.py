@@ -105,7 +105,7 @@ def test_a_clock_from_zero_is_a_clock(measurements: list[Measurement]) -> None:
     assert records[0][0][0] == 0
 
 
-@pytest.mark.parametrize("kind, used_rate_hz", [("plain", 0.0), ("residual model", 0.0), ("residual model", 15.0)])
+@pytest.mark.parametrize(("kind", "used_rate_hz"), [("plain", 0.0), ("residual model", 0.0), ("residual model", 15.0)])
 @pytest.mark.parametrize("length", [3, 500])
 def test_blocks_are_steps_to_the_last_bit(
     kind: str, used_rate_hz: float, length: int, measurements: list[Measurement]
