@@ -104,8 +104,7 @@ class BodyPoses:
 def plausible(poses: Matrix, farthest_m: float) -> NDArray[np.bool_]:
     """(B,) which of poses (B, 7) can be some: finite, no farther from the origin, a quaternion of length one."""
     distance2_m2, length2 = np.add.reduceat(poses * poses, (0, 3), axis=1).T
-    found: NDArray[np.bool_] = (np.abs(np.sqrt(length2) - 1.0) < _LARGEST_NORM_ERROR) & (distance2_m2 <= farthest_m**2)
-    return found
+    return (np.abs(np.sqrt(length2) - 1.0) < _LARGEST_NORM_ERROR) & (distance2_m2 <= farthest_m**2)
 
 
 def topic_name(name: str) -> str:

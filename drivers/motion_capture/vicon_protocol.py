@@ -212,8 +212,7 @@ class _Reader:
 
     def uints(self, width: int = 1) -> list[int]:
         """Entries of so many u32 each, one behind the other."""
-        found: list[int] = np.frombuffer(self.bytes(4 * width * self.count(4 * width)), dtype="<u4").tolist()
-        return found
+        return np.frombuffer(self.bytes(4 * width * self.count(4 * width)), dtype="<u4").tolist()
 
     def named_numbers(self) -> list[float]:
         """Numbers, all finite, whatever their names."""

@@ -113,8 +113,7 @@ class HeldValues:
     def at(self, stamps_ns: NDArray[np.int64]) -> Rows:
         """(K, d) at the stamps; NaN before the first message."""
         with_none = np.vstack([np.full(self.values.shape[1], np.nan), self.values])
-        found: Rows = with_none[np.searchsorted(self.stamps_ns, stamps_ns, side="right")]
-        return found
+        return with_none[np.searchsorted(self.stamps_ns, stamps_ns, side="right")]
 
 
 def usable_poses(values: Rows) -> NDArray[np.bool_]:

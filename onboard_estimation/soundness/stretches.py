@@ -132,10 +132,9 @@ def _between(poses: Matrix, first: Places, then: Places) -> tuple[Vector, Vector
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
     """Which steps between poses are none that a body can make."""
-    found: Mask = ((distances_m > JUMP_STEP_M) & (distances_m > JUMP_SPEED_M_S * steps_s)) | (
+    return ((distances_m > JUMP_STEP_M) & (distances_m > JUMP_SPEED_M_S * steps_s)) | (
         (turns_rad > JUMP_TURN_RAD) & (turns_rad > JUMP_RATE_RAD_S * steps_s)
     )
-    return found
 
 
 def leaping_share(stamps_ns: Integers, poses: Matrix, size: float = 1.0) -> float:

@@ -118,8 +118,7 @@ class DragFit:
     @property
     def half_widths(self) -> Vector:
         """(P,) half of the 95 % intervals; infinite where undetermined."""
-        out: Vector = NORMAL_95 * np.sqrt(np.diag(self.covariance))
-        return out
+        return NORMAL_95 * np.sqrt(np.diag(self.covariance))
 
     @property
     def reference(self) -> Vector:
@@ -306,8 +305,7 @@ class _Problem:
         """(N + 2, N + 2) second moments of the residuals of the rates."""
         predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, values)
         residual = self.rates - predicted
-        out: Matrix = residual.T @ residual / max(len(residual) - len(values) / residual.shape[1], 1.0)
-        return out
+        return residual.T @ residual / max(len(residual) - len(values) / residual.shape[1], 1.0)
 
 
 def _with_intervals(

@@ -313,8 +313,7 @@ def _reachable(stamps_a: Stamps, poses_a: Rows, stamps_b: Stamps, poses_b: Rows)
     seconds = (stamps_b - stamps_a) / NANOSECONDS_PER_SECOND
     distance = np.hypot(poses_b[:, 0] - poses_a[:, 0], poses_b[:, 1] - poses_a[:, 1])
     turn = np.abs(np.remainder(poses_b[:, 2] - poses_a[:, 2] + np.pi, 2.0 * np.pi) - np.pi)
-    near: Mask = (distance <= JUMP_M + _SPEED_M_S * seconds) & (turn <= JUMP_RAD + _TURNING_RATE_RAD_S * seconds)
-    return near
+    return (distance <= JUMP_M + _SPEED_M_S * seconds) & (turn <= JUMP_RAD + _TURNING_RATE_RAD_S * seconds)
 
 
 def _spikes(poses: Rows) -> Mask:
@@ -325,5 +324,4 @@ def _spikes(poses: Rows) -> Mask:
     stray = np.abs(smooth - median_filter(smooth, size=(_MEDIAN_FRAMES, 1), mode="nearest"))
     allowed = np.array([_SPIKE_M, _SPIKE_M, _SPIKE_RAD])
     allowed = allowed + _ROBUST_SIGMAS * _SIGMA_OF_MEDIAN * np.median(stray, axis=0)
-    spikes: Mask = np.asarray((stray > allowed).any(axis=1), dtype=np.bool_)
-    return spikes
+    return np.asarray((stray > allowed).any(axis=1), dtype=np.bool_)

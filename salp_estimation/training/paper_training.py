@@ -160,8 +160,7 @@ def hyper_parameters(inputs: Rows, target: Vector) -> Vector:
         bounds=[tuple(np.log(BOUNDS))] * 3,
         options={"maxiter": ITERATIONS},
     )
-    out: Vector = np.exp(found.x)
-    return out
+    return np.exp(found.x)
 
 
 def fitted(

@@ -296,8 +296,7 @@ def inflation(judged: Sequence[HeldOutErrors]) -> Vector:
         mean = np.mean([np.array_split(one.nees[part], 2)[half].mean() for one in judged])
         ratios = np.abs(np.concatenate([np.array_split(one.ratios[part], 2)[half].ravel() for one in judged]))
         squares[part, 2 * half : 2 * half + 2] = mean, (np.quantile(ratios, _COVERED) / 3.0) ** 2
-    out: Vector = np.sqrt(np.maximum(squares.max(axis=1) * (count + 1.0) / (count - 1.0), 1.0))
-    return out
+    return np.sqrt(np.maximum(squares.max(axis=1) * (count + 1.0) / (count - 1.0), 1.0))
 
 
 def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutErrors | None:

@@ -226,8 +226,7 @@ class Walk:
         times, values = np.array(knots), np.array(pitches)
         piece = np.clip(np.searchsorted(times, times_s, side="right") - 1, 0, len(times) - 2)
         share = _smooth((times_s - times[piece]) / (times[piece + 1] - times[piece]))
-        out: Vector = values[piece] + share * (values[piece + 1] - values[piece])
-        return out
+        return values[piece] + share * (values[piece + 1] - values[piece])
 
     def _rings(self, times_s: Vector) -> NDArray[np.float64]:
         """Displacement (K, 3) by the vibration after impacts, which starts smoothly."""
@@ -244,8 +243,7 @@ class Walk:
 def _smooth(share: Vector) -> Vector:
     """From 0 to 1 with no velocity and acceleration at both ends, constant outside."""
     s = np.clip(share, 0.0, 1.0)
-    out: Vector = s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
-    return out
+    return s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
 
 
 def _measured(true: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
