@@ -8,7 +8,6 @@ of the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.pipeline.buffer import Filtered, MeasurementBuffer
+from onboard_estimation.pipeline.buffer import Filtered, MeasurementBuffer, Replayable
 
 Rows = NDArray[np.float64]
 
@@ -188,7 +187,7 @@ def clock_parts(
     return ClockParts(tuple(starts), len(stamps_ns), tuple(jumps))
 
 
-class _Nothing:
+class _Nothing(Replayable):
     """A filter that does nothing: the buffer's rules are all that is wanted."""
 
     most_at_once = 0
@@ -198,12 +197,6 @@ class _Nothing:
 
     def step(self, state: Any, measurement: Measurement) -> Filtered:
         return Filtered(state, 1, (), (), None)
-
-    def several(self, state: Any, measurements: Sequence[Measurement]) -> None:
-        return None
-
-    def restarted(self, state: Any) -> Any:
-        return state
 
 
 Integers = NDArray[np.int64]

@@ -91,10 +91,14 @@ def marked(stretches: list[Unsound], count: int) -> Mask:
     return out
 
 
+def longest(where: Mask) -> tuple[int, int]:
+    """First and behind the last of what is set without a break for longest; (0, 0) where nothing is."""
+    return max(runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
+
+
 def longest_run(where: Mask) -> Integers:
-    """Numbers of what is set without a break for longest."""
-    first, stop = max(runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
-    return np.arange(first, stop)
+    """Their numbers."""
+    return np.arange(*longest(where))
 
 
 def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, consequence: str = "") -> list[str]:

@@ -306,14 +306,11 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     measurements = thinned(recording.series, configuration.gyro.used_rate_hz or MOST_RATE_HZ)
     stamps = np.unique([one.stamp_ns for one in measurements if one.sensor != COMMAND])
     at = stamps[:: max(1, len(stamps) // 2000)]
-    links, valid = [], np.ones(len(at), dtype=np.bool_)
-    for name in names:
-        values, good = recording.tracks[name].at(at, 0.1)
-        links.append(planar_pose(values))
-        valid &= good
+    poses, there = zip(*(recording.tracks[name].at(at, 0.1) for name in names), strict=True)
+    valid = np.all(there, axis=0)
     if valid.sum() < 20:
         return None
-    states = configuration.chain.build().state_from_links(np.stack(links, axis=1)[valid])
+    states = configuration.chain.build().state_from_links(np.stack([planar_pose(one[valid]) for one in poses], axis=1))
     true_ns = at[valid]
     n = len(names)
     covariance = initial_covariance(configuration)

@@ -37,7 +37,7 @@ def genetic(evaluate: Evaluate, problem: Problem, settings: Settings, start: Arr
     with step = initial_step / generation, which is halved until the child is within the bounds.
     """
     generator = np.random.default_rng(settings.seed)
-    population = first_population(generator, settings, start)
+    population = np.concatenate([start, generator.random((settings.individuals - start.shape[0], start.shape[1]))])
     costs = evaluate(population)
     for generation in range(1, settings.generations):
         elites, children = breed(generator, settings, generation, population, costs)
@@ -63,15 +63,10 @@ def breed(
     parents = generator.permutation(population[chosen])
     mothers, fathers, singles = np.split(parents, [crossover_count, 2 * crossover_count])
     children = [
-        scattered_crossover(generator, mothers, fathers),
+        np.where(generator.random(mothers.shape) < 0.5, mothers, fathers),  # scattered crossover: a coin a parameter
         adaptive_mutation(generator, singles, settings.initial_step / generation),
     ]
     return np.argsort(costs, kind="stable")[:elite_count], np.concatenate(children)
-
-
-def first_population(generator: np.random.Generator, settings: Settings, start: Array) -> Array:
-    """Shares (P, n): the rows of `start` (k, n), the rest drawn evenly from the whole range."""
-    return np.concatenate([start, generator.random((settings.individuals - start.shape[0], start.shape[1]))])
 
 
 def group_sizes(settings: Settings) -> tuple[int, int, int]:
@@ -95,11 +90,6 @@ def stochastic_universal_sampling(generator: np.random.Generator, fitness: Array
     pointers = (generator.random() + np.arange(count)) * (edges[-1] / max(count, 1))
     # Rounding may put the last pointer on the wheel's end.
     return np.minimum(np.searchsorted(edges, pointers, side="right"), len(fitness) - 1)
-
-
-def scattered_crossover(generator: np.random.Generator, first: Array, second: Array) -> Array:
-    """Children (K, n) of parents (K, n) and (K, n): each parameter is one of the two parents', by a fair coin."""
-    return np.where(generator.random(first.shape) < 0.5, first, second)
 
 
 def adaptive_mutation(generator: np.random.Generator, parents: Array, step: float) -> Array:
