@@ -110,25 +110,25 @@ class CaptureScenario:
 class HopperScenario:
     """All magnitudes of the scenarios."""
 
-    rest_s: float = parameter(MISSING, "", minimum=0.5)  # s: the robot stands still so long
-    drop_s: float = parameter(MISSING, "", minimum=3.0)  # s: it is dropped after
     leg: LegScenario
     rotors: RotorScenario
     mount: MountScenario
     low_g: AccelerometerScenario
     high_g: AccelerometerScenario
+    attitude: AttitudeScenario
+    encoder: EncoderScenario
+    capture: CaptureScenario
+    rest_s: float = parameter(MISSING, "", minimum=0.5)  # s: the robot stands still so long
+    drop_s: float = parameter(MISSING, "", minimum=3.0)  # s: it is dropped after
     imu_rate_hz: float = magnitude(most=5000.0, above_zero=True)  # Hz: rate of both IMUs
     jitter_s: float = magnitude()  # s: standard deviation of the time of a reading
     lost_share: float = magnitude(most=0.99)  # share of readings that are lost
     gyro_noise_rad_s: float = magnitude()  # rad/s: white noise of the gyro
     gyro_bias_rad_s: float = magnitude()  # rad/s: bias of the gyro
     gyro_shock_rad_s_per_m_s2: float = magnitude()  # rad s/m: gyro reading per acceleration
-    attitude: AttitudeScenario
     # deg: tilt of the hopping robot, each axis, before it is smoothed over 50 ms
     sway_deg: float = magnitude(most=15.0)
     sway_time_s: float = magnitude(above_zero=True)  # s: its correlation time
-    encoder: EncoderScenario
-    capture: CaptureScenario
 
 
 hopper_scenario = cache(partial(magnitudes, HopperScenario, FILE))

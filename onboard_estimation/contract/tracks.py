@@ -8,6 +8,7 @@ of the other.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.pipeline.buffer import Filtered, MeasurementBuffer, Replayable
+from onboard_estimation.pipeline.buffer import Filtered, MeasurementBuffer
 
 Rows = NDArray[np.float64]
 
@@ -112,7 +113,8 @@ class HeldValues:
     def at(self, stamps_ns: NDArray[np.int64]) -> Rows:
         """(K, d) at the stamps; NaN before the first message."""
         with_none = np.vstack([np.full(self.values.shape[1], np.nan), self.values])
-        return with_none[np.searchsorted(self.stamps_ns, stamps_ns, side="right")]
+        found: Rows = with_none[np.searchsorted(self.stamps_ns, stamps_ns, side="right")]
+        return found
 
 
 def usable_poses(values: Rows) -> NDArray[np.bool_]:
@@ -187,7 +189,7 @@ def clock_parts(
     return ClockParts(tuple(starts), len(stamps_ns), tuple(jumps))
 
 
-class _Nothing(Replayable):
+class _Nothing:
     """A filter that does nothing: the buffer's rules are all that is wanted."""
 
     most_at_once = 0
@@ -197,6 +199,12 @@ class _Nothing(Replayable):
 
     def step(self, state: Any, measurement: Measurement) -> Filtered:
         return Filtered(state, 1, (), (), None)
+
+    def several(self, state: Any, measurements: Sequence[Measurement]) -> None:
+        return None
+
+    def restarted(self, state: Any) -> Any:
+        return state
 
 
 Integers = NDArray[np.int64]
