@@ -179,19 +179,22 @@ def motion_from_tracks(
     left_out = {name: int((~mask).sum()) + bodies[name].made_up for name, mask in zip(names, kept, strict=True)}
     tracks = [(at[mask], link_poses[mask]) for (at, link_poses), mask in zip(measured, kept, strict=True)]
     grid_ns, rate_hz = _grid([at for at, _ in tracks], names, cutoff_hz)
-    poses = np.empty((len(grid_ns), len(tracks), 3))
-    gap_s = np.zeros(len(grid_ns))
-    for link, track in enumerate(tracks):
-        poses[:, link], gap = _interpolated(grid_ns, *track)
-        gap_s = np.maximum(gap_s, gap)
+    placed, gaps_s = zip(*(_interpolated(grid_ns, *track) for track in tracks), strict=True)
+    poses, gap_s = np.stack(placed, axis=1), np.max(gaps_s, axis=0)
     apart = _apart(chain, poses, gap_s * rate_hz <= _MISSED_FRAMES, names)
     gap_s[apart] = np.inf
     edge = round(_EDGE_PERIODS * rate_hz / cutoff_hz)
     stretches = _stretches(gap_s <= _BRIDGED_PERIODS / cutoff_hz, 3 * edge)
-    states, rates = _states_and_rates(chain, poses, stretches, rate_hz, cutoff_hz)
-    valid = np.zeros(len(grid_ns), dtype=np.bool_)
+    states, rates = np.full((2, len(grid_ns), chain.link_count + 2), np.nan)
+    space, valid = chain.space(), np.zeros(len(grid_ns), dtype=np.bool_)
     for start, stop in stretches:
+        part = chain.state_from_links(poses[start:stop])
+        central = 0.5 * rate_hz * space.minus(part[2:], part[:-2])
+        rates[start:stop] = np.vstack([central[:1], central, central[-1:]])
+        part[:, 2] = np.unwrap(part[:, 2])
+        states[start:stop] = part
         valid[start + edge : stop - edge] = True
+    states, rates = (_filtered(one, stretches, rate_hz, cutoff_hz) for one in (states, rates))
     valid &= gap_s * rate_hz <= _MISSED_FRAMES
     return Motion(grid_ns, states, rates, valid, stretches, rate_hz, cutoff_hz, left_out, int(apart.sum()))
 
@@ -259,22 +262,6 @@ def _apart(chain: Chain, poses: Rows, measured: Mask, names: Sequence[str]) -> M
 def _stretches(usable: Mask, shortest: int) -> tuple[tuple[int, int], ...]:
     """(start, stop) of the runs of true that are long enough to be filtered."""
     return tuple((start, stop) for start, stop in runs(usable) if stop - start >= shortest)
-
-
-def _states_and_rates(
-    chain: Chain, poses: Rows, stretches: tuple[tuple[int, int], ...], rate_hz: float, cutoff_hz: float
-) -> tuple[Rows, Rows]:
-    """Low-passed states and groupwise central differences (K, N + 2), NaN between the stretches."""
-    shape = (len(poses), chain.link_count + 2)
-    states, rates = np.full(shape, np.nan), np.full(shape, np.nan)
-    space = chain.space()
-    for start, stop in stretches:
-        part = chain.state_from_links(poses[start:stop])
-        central = 0.5 * rate_hz * space.minus(part[2:], part[:-2])
-        rates[start:stop] = np.vstack([central[:1], central, central[-1:]])
-        part[:, 2] = np.unwrap(part[:, 2])
-        states[start:stop] = part
-    return _filtered(states, stretches, rate_hz, cutoff_hz), _filtered(rates, stretches, rate_hz, cutoff_hz)
 
 
 def _filtered(values: Rows, stretches: tuple[tuple[int, int], ...], rate_hz: float, cutoff_hz: float) -> Rows:
