@@ -160,7 +160,7 @@ def hop_cycles(
             apex_height = np.interp(apex, time, height, left=np.nan, right=np.nan)
         rows.append((begin, squat, liftoff, apex, end, apex_height, ground[number], *previous))
         previous = (apex, float(apex_height))
-    return HopCycles(*np.array(rows, float).reshape(-1, 9).T, standing_height_m=standing_height_m)
+    return HopCycles(*(*np.array(rows, float).reshape(-1, 9).T, standing_height_m))
 
 
 def finite_samples(time_s: ArrayLike, *values: ArrayLike) -> Array:
