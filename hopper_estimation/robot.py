@@ -48,7 +48,6 @@ class HopperRobot(
     estimators = NAMES
     model_parameter = "filter_model"
     training_forms = (*TRAINED, "all")
-    model_suffix = ".json"
     scenarios: Mapping[str, Scenario] = {
         "hardware": Scenario(
             "losses, gusts, sway, aliased shocks, offsets, scales, jitter on flat ground: drawn anew for each seed",

@@ -222,13 +222,14 @@ def chain_inputs(count: int) -> tuple[Chain, Array, Array]:
     """A chain like LandSalp, its links all different, joint angles of its sigma points (2 N + 5, N - 1), rim speeds."""
     rng = np.random.default_rng(count)
     drag = np.column_stack([rng.uniform(*bounds, count) for bounds in ((40.0, 80.0), (20.0, 90.0), (0.2, 0.8))])
-    chain = Chain.build(
-        rng.uniform(0.2, 0.3, count),
-        rng.normal(scale=0.01, size=(count, 2)),
-        np.deg2rad(rng.choice([-57.0, -130.0], count)),
-        drag,
-        rng.uniform(0.01, 0.02, count - 1),
-    )
+    links = np.zeros((count, kernels.COLUMNS))
+    links[:, kernels.DRAG : kernels.DRAG + 9 : 4] = drag
+    links[:, kernels.LENGTH] = rng.uniform(0.2, 0.3, count)
+    links[:, kernels.WHEEL_X : kernels.WHEEL_Y + 1] = rng.normal(scale=0.01, size=(count, 2))
+    links[:, kernels.WHEEL_ANGLE] = np.deg2rad(rng.choice([-57.0, -130.0], count))
+    links[:-1, kernels.JOINT_DRAG] = rng.uniform(0.01, 0.02, count - 1)
+    links[:-1, kernels.LOWER], links[:-1, kernels.UPPER] = -np.pi, np.pi
+    chain = Chain(links)
     rng = np.random.default_rng(1)
     return chain, rng.normal(scale=0.2, size=(2 * count + 5, count - 1)), rng.normal(scale=0.1, size=count)
 

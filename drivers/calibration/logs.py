@@ -274,8 +274,7 @@ def _quiet(spread: Array, least: float) -> NDArray[np.bool_]:
     """Which blocks are, by the standard deviations (n, 3) of their readings; a sensor that is none (NaN) is."""
     largest = spread.max(axis=1)
     floor = np.percentile(largest[np.isfinite(largest)], _QUIETEST_SHARE) if np.isfinite(largest).any() else 0.0
-    out: NDArray[np.bool_] = ~(largest >= max(least, _OVER_FLOOR * float(floor)))
-    return out
+    return ~(largest >= max(least, _OVER_FLOOR * float(floor)))
 
 
 def positions_of(means_m_s2: Array, gravity_m_s2: float) -> list[str]:

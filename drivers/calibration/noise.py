@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from drivers.calibration.logs import ImuLog, Section
 from drivers.calibration.parameter_file import Noise
 from onboard_estimation.base.errors import UserError
-from onboard_estimation.soundness.stretches import runs
+from onboard_estimation.soundness.stretches import longest
 
 Array = NDArray[np.float64]
 
@@ -61,8 +61,7 @@ def noise_of_rest(log: ImuLog, rests: Sequence[Section]) -> tuple[Noise, float, 
     if not rests:
         raise UserError(f"{log.name}: no rest in {log.time_s[-1]:.4g} s; leave the sensor on a quiet table")
     rows = max(rests, key=lambda one: one.duration_s).rows(log)
-    gapless = runs(np.diff(log.time_s[rows]) <= _LONGEST_GAP * log.period_s)
-    first, last = _longest(gapless)
+    first, last = longest(np.diff(log.time_s[rows]) <= _LONGEST_GAP * log.period_s)
     values = log.values[rows][first : last + 1]
     duration_s = float(np.ptp(log.time_s[rows][[first, last]]))
     rate_hz = (len(values) - 1) / duration_s if duration_s > 0.0 else 1.0 / log.period_s
@@ -72,16 +71,11 @@ def noise_of_rest(log: ImuLog, rests: Sequence[Section]) -> tuple[Noise, float, 
         if part == "gyro" and not log.has_gyro:
             continue
         *quantities, whys = zip(*(axis_noise(column, rate_hz) for column in columns.T), strict=True)
-        known[part] = [_of_all(quantity) for quantity in quantities]
+        known[part] = [() if None in one else tuple(float(f"{value:.4g}") for value in one) for one in quantities]
         for what in dict.fromkeys(what for why in whys for what in why):
             reasons = {axis: why[what] for axis, why in zip("xyz", whys, strict=True) if what in why}
             sentences.append(f"{part}, {what} not told of {', '.join(reasons)}: {list(reasons.values())[-1]}")
     return Noise(*known["accelerometer"], *known["gyro"]), duration_s, sentences
-
-
-def _of_all(values: Sequence[float | None]) -> tuple[float, ...]:
-    """Of x, y, z; none where one of them is not known."""
-    return () if None in values else tuple(float(f"{value:.4g}") for value in values)
 
 
 def allan_deviation(readings: Array, rate_hz: float) -> tuple[Array, Array, Array]:
@@ -140,7 +134,7 @@ def axis_noise(readings: Array, rate_hz: float) -> AxisNoise:
     # A floor is flat over a factor of four (between white noise and a walk alone it would be flat over two), and above
     # what these two leave.
     known = (density or 0.0) ** 2 / tau + (random_walk or 0.0) ** 2 * tau / 3.0
-    first, last = _longest(runs(np.abs(slope) < _SLOPE_RANGE))
+    first, last = longest(np.abs(slope) < _SLOPE_RANGE)
     flat = slice(first, last)
     if last - first >= _LEAST_POINTS and tau[last - 1] >= _LEAST_FLAT * tau[first]:
         floor = float(np.average(deviation[flat] ** 2 - known[flat], weights=1.0 / error[flat] ** 2))
@@ -161,8 +155,3 @@ def _slopes(tau: Array, deviation: Array) -> Array:
         near[max(place - 1, 0) : place + 2] = True
         slopes[place] = np.polyfit(x[near], y[near], 1)[0]
     return slopes
-
-
-def _longest(found: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """First and behind the last of the longest run; (0, 0) where there is none."""
-    return max(found, key=lambda run: run[1] - run[0], default=(0, 0))

@@ -25,8 +25,7 @@ _MATRIX = "gain and misalignment, row by row: corrected = matrix * (reading - bi
 
 
 def _triple_or_none(doc: str, unit: str) -> tuple[float, ...]:
-    none: tuple[float, ...] = non_negative((), f"{doc}, x y z; empty: not known", unit)
-    return none
+    return non_negative((), f"{doc}, x y z; empty: not known", unit)
 
 
 def _lengths(section: object, **allowed: int) -> Iterator[str]:

@@ -145,8 +145,7 @@ def _tilted(directions: Array, tilt_rad: float, random: np.random.Generator) -> 
 
 
 def _root_mean_square(errors: Array) -> Array:
-    out: Array = np.sqrt(np.mean(errors**2, axis=0))
-    return out
+    return np.sqrt(np.mean(errors**2, axis=0))
 
 
 _NOISE_BLOCK_S = 0.5

@@ -137,13 +137,14 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         self.get_logger().info(f"{what}; bodies: {', '.join(names)}, from {_SEEN}<body>{_SUFFIX}")
 
     def _tick(self) -> None:
-        if self._feed is None:
-            self._feed = self._found()
+        self._feed = self._feed or self._found()
         if self._feed is None:
             self.get_logger().info(f"waiting for {_SEEN}<body>{_SUFFIX} of any body", throttle_duration_sec=30.0)
             return
-        for poses in self._feed.take():
-            self._let_wait(poses)
+        for one in self._feed.take():
+            poses = replace(one, poses=one.poses.copy())  # as cameras see them
+            poses.poses[:, :3] += self.chosen.noise_m * self.rng.standard_normal((len(poses.names), 3))
+            self.waiting.append(poses)
         if self.server is None:
             self.server = self.begin(self._feed.names)
             return
@@ -151,12 +152,6 @@ class TruthEmulatorNode(SteadyNode, Generic[C, S]):
         latency_ns = round(NANOSECONDS_PER_SECOND * self.chosen.latency_s)
         while self.waiting and self.waiting[0].stamp_ns + latency_ns <= time.time_ns():
             self.send(self.server, self.waiting.popleft())
-
-    def _let_wait(self, poses: BodyPoses) -> None:
-        """As cameras see them, until they are due."""
-        poses = replace(poses, poses=poses.poses.copy())
-        poses.poses[:, :3] += self.chosen.noise_m * self.rng.standard_normal((len(poses.names), 3))
-        self.waiting.append(poses)
 
     def _found(self) -> TopicFeed | None:
         """Of the bodies that are named, or those that are on topics; None: there are no bodies yet."""

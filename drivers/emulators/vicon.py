@@ -84,11 +84,6 @@ class DataStreamServer:
         self.tell(bodies, rate_hz)
         self.listen()
 
-    @property
-    def clients(self) -> int:
-        """How many there are that want frames."""
-        return sum(client.is_streaming for client in self._clients)
-
     def tell(self, bodies: Sequence[str], rate_hz: float) -> None:
         """Have these from now on, which clients are told."""
         self._subjects, self._rate_hz = subjects_of(bodies), rate_hz

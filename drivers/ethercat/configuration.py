@@ -139,8 +139,7 @@ class PressureConfiguration(PressureSensors):
     def absolute(self, voltages: Matrix, offsets_pa: Vector) -> Matrix:
         """(K, n) Pa, absolute, of voltages (K, n) of n sensors, whose offsets (n,) are taken off."""
         ambient_pa = self.ambient_pa if self.reference == "gauge" else 0.0
-        pressures: Matrix = self.pascals[0] + self.slope_pa * (voltages - self.volts[0]) - offsets_pa + ambient_pa
-        return pressures
+        return self.pascals[0] + self.slope_pa * (voltages - self.volts[0]) - offsets_pa + ambient_pa
 
     def beyond(self, voltages: Matrix) -> NDArray[np.bool_]:
         """(K, n) whether a voltage is none that such a sensor gives: a wire is off, or it is another sensor."""

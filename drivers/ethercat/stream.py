@@ -38,8 +38,7 @@ def low_pass(factor: int) -> Vector:
 
     nyquist = 0.5 * factor  # of the input, in units of the output rate
     taps, beta = kaiserord(ATTENUATION_DB + _MARGIN_DB, (STOP - PASS) / nyquist)
-    window: Vector = firwin(int(taps) | 1, 0.5 * (PASS + STOP) / nyquist, window=("kaiser", beta))
-    return window
+    return firwin(int(taps) | 1, 0.5 * (PASS + STOP) / nyquist, window=("kaiser", beta))
 
 
 class Decimator:
@@ -131,8 +130,7 @@ def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: f
             f"it is not at rest: the readings vary by {force_n:.3g} N and {torque_n_m:.3g} N m, at rest by at most "
             f"{largest_force_n:g} and {largest_torque_n_m:g}; let it hang still, then ask again"
         )
-    mean: Vector = readings.mean(axis=0)
-    return mean
+    return readings.mean(axis=0)
 
 
 _BAD = ("overload", "error")
@@ -249,8 +247,7 @@ class Wrench:
         """(K, 6) wrenches to publish, of what the device gives."""
         readings = self._sign * values
         self.raw.extend(readings)
-        wrenches: Matrix = readings @ self._matrix.T + self._offset
-        return wrenches
+        return readings @ self._matrix.T + self._offset
 
     def _set_zero(self, zero: Vector) -> None:
         weight = self.weight if self._chosen.compensates_weight else np.zeros(6)

@@ -55,14 +55,11 @@ def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
 
 def _outer_map() -> NDArray[np.float64]:
     """(9, 16) from a rotation to four times the outer product of its quaternion, less the identity."""
-    found = np.zeros((3, 3, 4, 4))
-    for axis in range(3):
-        np.fill_diagonal(found[axis, axis], -1.0)
-        found[axis, axis, axis, axis] = found[axis, axis, 3, 3] = 1.0
-        one, other = (axis + 1) % 3, (axis + 2) % 3
-        for row, column, sign in ((one, other, -1.0), (other, one, 1.0)):
-            found[row, column, one, other] = found[row, column, other, one] = 1.0
-            found[row, column, axis, 3] = found[row, column, 3, axis] = sign
+    each, found = np.eye(9).reshape(9, 3, 3), np.zeros((9, 4, 4))
+    turned, trace = each.transpose(0, 2, 1), np.trace(each, axis1=1, axis2=2)
+    found[:, :3, :3] = each + turned - trace[:, None, None] * np.eye(3)
+    found[:, :3, 3] = found[:, 3, :3] = (each - turned)[:, [2, 0, 1], [1, 2, 0]]
+    found[:, 3, 3] = trace
     return found.reshape(9, 16)
 
 
@@ -104,8 +101,7 @@ class BodyPoses:
 def plausible(poses: Matrix, farthest_m: float) -> NDArray[np.bool_]:
     """(B,) which of poses (B, 7) can be some: finite, no farther from the origin, a quaternion of length one."""
     distance2_m2, length2 = np.add.reduceat(poses * poses, (0, 3), axis=1).T
-    found: NDArray[np.bool_] = (np.abs(np.sqrt(length2) - 1.0) < _LARGEST_NORM_ERROR) & (distance2_m2 <= farthest_m**2)
-    return found
+    return (np.abs(np.sqrt(length2) - 1.0) < _LARGEST_NORM_ERROR) & (distance2_m2 <= farthest_m**2)
 
 
 def topic_name(name: str) -> str:

@@ -201,7 +201,8 @@ class StreamHealth:
             Empty where the stream runs.
         """
         now_s = time.monotonic()
-        frames, missed_since = self._frames_since(), self._missed - self._since
+        frames = self.counts["frames"] - int(self._reported.get("frames", 0))
+        missed_since = self._missed - self._since
         self._tell_of_repeats(missed_since[1])
         values: dict[str, float] = {**self.counts, "rate_hz": frames / max(now_s - self._reported_s, 1e-3)}
         values["latency_ms"] = 1e3 * self._latency_s
@@ -217,9 +218,6 @@ class StreamHealth:
             statuses.append(status(body, well, text, dict(zip(_MISSED, totals, strict=True))))
         self._reported, self._since, self._reported_s = values, self._missed.copy(), now_s
         return statuses
-
-    def _frames_since(self) -> int:
-        return self.counts["frames"] - int(self._reported.get("frames", 0))
 
     def _tell_of_repeats(self, frozen: NDArray[np.int64]) -> None:
         """Of frames and of bodies' poses (B,) that were sent again and again since the last report."""

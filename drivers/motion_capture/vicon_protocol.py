@@ -165,23 +165,22 @@ def decode_uints(content: bytes) -> list[int]:
 
 def blocks(packet: bytes) -> Iterator[tuple[int, bytes]]:
     """Kind and content of each block of a packet; raises `StreamError`."""
-    at, end = 0, len(packet)
-    while at < end:
-        if end - at < HEADER.size:
-            raise StreamError(f"{end - at} bytes are left at the end of a packet, too few for a block")
-        kind, length = HEADER.unpack_from(packet, at)
-        at += HEADER.size
-        if length > end - at:
-            raise StreamError(f"a block of kind {kind} tells {length} bytes, and its packet has {end - at} left")
-        yield kind, packet[at : at + length]
-        at += length
+    reader = _Reader(packet, "packet")
+    while reader.left:
+        kind, length = reader.take(HEADER)
+        yield kind, reader.bytes(length)
 
 
 class _Reader:
-    """Walks the content of a block and never past its end."""
+    """Walks the content of a block, or of a packet, and never past its end."""
 
-    def __init__(self, content: bytes) -> None:
-        self._content, self._at = content, 0
+    def __init__(self, content: bytes, what: str = "block") -> None:
+        self._content, self._at, self._what = content, 0, what
+
+    @property
+    def left(self) -> int:
+        """Bytes behind what was read."""
+        return len(self._content) - self._at
 
     def bytes(self, size: int) -> bytes:
         """The next bytes."""
@@ -190,9 +189,8 @@ class _Reader:
         return self._content[self._at - size : self._at]
 
     def _check(self, size: int) -> None:
-        if size > len(self._content) - self._at:
-            left = len(self._content) - self._at
-            raise StreamError(f"{size} bytes are told of, and the block has {left} left")
+        if size > self.left:
+            raise StreamError(f"{size} bytes are told of, and the {self._what} has {self.left} left")
 
     def take(self, layout: struct.Struct) -> tuple[Any, ...]:
         """The next values."""
@@ -212,8 +210,7 @@ class _Reader:
 
     def uints(self, width: int = 1) -> list[int]:
         """Entries of so many u32 each, one behind the other."""
-        found: list[int] = np.frombuffer(self.bytes(4 * width * self.count(4 * width)), dtype="<u4").tolist()
-        return found
+        return np.frombuffer(self.bytes(4 * width * self.count(4 * width)), dtype="<u4").tolist()
 
     def named_numbers(self) -> list[float]:
         """Numbers, all finite, whatever their names."""

@@ -9,7 +9,7 @@ that one was reached by a hop (a robot that is flown to its first height and dro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -160,9 +160,7 @@ def hop_cycles(
             apex_height = np.interp(apex, time, height, left=np.nan, right=np.nan)
         rows.append((begin, squat, liftoff, apex, end, apex_height, ground[number], *previous))
         previous = (apex, float(apex_height))
-    columns = np.array(rows, float).reshape(-1, 9).T
-    names = [one.name for one in fields(HopCycles)]
-    return HopCycles(**dict(zip(names, (*columns, standing_height_m), strict=True)))
+    return HopCycles(*(*np.array(rows, float).reshape(-1, 9).T, standing_height_m))
 
 
 def finite_samples(time_s: ArrayLike, *values: ArrayLike) -> Array:

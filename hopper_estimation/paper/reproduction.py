@@ -80,7 +80,13 @@ def reproduce(
     """All of the paper on simulated robots, or what recordings can tell; see `Reproduced.reproduce`."""
     paper = find_paper("hopping")
     if recordings:
-        yield from _own_items(paper, configuration, recordings, quick)
+        trials = trials_of(configuration, recordings)
+        yield _own_errors(paper, configuration, trials, quick)
+        entry, table_two = shipped("kf1"), replace(configuration, filter_model=str(resource(PAPER_FILE)))
+        runs = [judged(configuration, "kf1", entry, trial)[1] for trial in trials]
+        yield figures.one_hop(paper, entry, trials, runs, "KF1 as shipped")
+        filters = {name: (configuration, name) for name in (*PAPERS, "kf3", "bounce")}
+        yield side_by_side(ROBOT, {**filters, "kf1, Table II": (table_two, "kf1")}, recordings, "Figure 8")
         return
     size = QUICK if quick else WHOLE
     study = studied(size)
@@ -298,19 +304,6 @@ def robot_parameters(paper: Paper, configuration: HopperConfiguration) -> Item:
         because = "the configured robot is another one."
     table = ReportTable("Configured robot", ("parameter", "printed", "here"), tuple(rows), ("printed", "here"))
     return Item("Table S2", "the robot's parameters", "reproduced" if same else "partly", because, (table,))
-
-
-def _own_items(
-    paper: Paper, configuration: HopperConfiguration, recordings: Mapping[str, LoadedRecording], quick: bool
-) -> Iterator[Item]:
-    """What a user's own recordings, with motion capture, tell; raises as `Reproduced.reproduce`."""
-    trials = trials_of(configuration, recordings)
-    yield _own_errors(paper, configuration, trials, quick)
-    entry, table_two = shipped("kf1"), replace(configuration, filter_model=str(resource(PAPER_FILE)))
-    runs = [judged(configuration, "kf1", entry, trial)[1] for trial in trials]
-    yield figures.one_hop(paper, entry, trials, runs, "KF1 as shipped")
-    filters = {name: (configuration, name) for name in (*PAPERS, "kf3", "bounce")}
-    yield side_by_side(ROBOT, {**filters, "kf1, Table II": (table_two, "kf1")}, recordings, "Figure 8")
 
 
 def _own_errors(paper: Paper, configuration: HopperConfiguration, trials: Sequence[Trial], quick: bool) -> Item:

@@ -13,8 +13,7 @@ import numpy as np
 
 from hopper_estimation.model import dynamics
 from hopper_estimation.model.phases import REBOUND, STANCE_DOWN, STANCE_UP, Array
-from onboard_estimation.base.configuration import non_negative, parameter, positive
-from onboard_estimation.contract.signals import magnitudes, spread
+from onboard_estimation.contract.signals import magnitude, magnitudes, spread
 
 FILE = "config/hopper_foreign.yaml"
 _MOST_HOPS = 20_000
@@ -28,30 +27,25 @@ _USUAL_M, _USUAL_M_S = 2.0, 5.0
 class ForeignScenario:
     """Magnitudes; zero: none of it. Without a file, none of any."""
 
-    push_scatter: float = non_negative(
-        0.0, "standard deviation of the leg's own push from hop to hop, as a share of its preload"
-    )
-    push_per_m: float = non_negative(0.0, "push by commanded height, of a hop before, as a share of the preload", "1/m")
-    softest_ratio: float = non_negative(0.0, "hardest over softest ground; 0 or 1: all alike")
-    edge_share: float = parameter(0.0, "share of landings that slip off an edge", minimum=0.0, maximum=1.0)
-    edge_m: float = non_negative(0.015, "its mean height", "m")
-    wobble_deg: float = parameter(
-        0.0, "standard deviation of the pitch that a landing at 5 m/s sets off", unit="deg", minimum=0.0, maximum=15.0
-    )
-    wobble_hz: float = positive(3.0, "frequency of that swing", "Hz")
-    wobble_damping: float = parameter(0.15, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
-    lever_m: float = non_negative(0.0, "standard deviation of the sensors' way beside the centre", "m")
-    ringing_m_s2: float = non_negative(0.0, "mean amplitude of the leg's ringing after a liftoff at 5 m/s", "m/s^2")
-    ringing_hz: float = positive(35.0, "its mean frequency", "Hz")
-    ringing_damping: float = parameter(0.05, "its damping ratio", exclusive_minimum=0.0, exclusive_maximum=1.0)
-    low_warm_up_m_s2: float = non_negative(
-        0.0, "standard deviation of how far the low-g sensor's zero moves, each run", "m/s^2"
-    )
-    high_warm_up_m_s2: float = non_negative(0.0, "the same of the high-g sensor", "m/s^2")
-    warm_up_time_s: float = positive(60.0, "time constant of that", "s")
-    shock_offset_m_s2: float = non_negative(
-        0.0, "standard deviation of the low-g sensor's zero after each shock", "m/s^2"
-    )
+    # standard deviation of the leg's own push from hop to hop, as a share of its preload
+    push_scatter: float = magnitude(0.0)
+    push_per_m: float = magnitude(0.0)  # 1/m: push by commanded height, of a hop before, as a share of the preload
+    softest_ratio: float = magnitude(0.0)  # hardest over softest ground; 0 or 1: all alike
+    edge_share: float = magnitude(0.0, most=1.0)  # share of landings that slip off an edge
+    edge_m: float = magnitude(0.015)  # m: its mean height
+    # deg: standard deviation of the pitch that a landing at 5 m/s sets off
+    wobble_deg: float = magnitude(0.0, most=15.0)
+    wobble_hz: float = magnitude(3.0, above_zero=True)  # Hz: frequency of that swing
+    wobble_damping: float = magnitude(0.15, most=0.99, above_zero=True)  # its damping ratio
+    lever_m: float = magnitude(0.0)  # m: standard deviation of the sensors' way beside the centre
+    ringing_m_s2: float = magnitude(0.0)  # m/s^2: mean amplitude of the leg's ringing after a liftoff at 5 m/s
+    ringing_hz: float = magnitude(35.0, above_zero=True)  # Hz: its mean frequency
+    ringing_damping: float = magnitude(0.05, most=0.99, above_zero=True)  # its damping ratio
+    # m/s^2: standard deviation of how far the low-g sensor's zero moves, each run
+    low_warm_up_m_s2: float = magnitude(0.0)
+    high_warm_up_m_s2: float = magnitude(0.0)  # m/s^2: the same of the high-g sensor
+    warm_up_time_s: float = magnitude(60.0, above_zero=True)  # s: time constant of that
+    shock_offset_m_s2: float = magnitude(0.0)  # m/s^2: standard deviation of the low-g sensor's zero after each shock
 
 
 foreign_scenario = cache(partial(magnitudes, ForeignScenario, FILE))

@@ -145,8 +145,7 @@ class HopperSimulation(Changing):
         state[dynamics.FOOT] = -(plant.body_mass + plant.leg_mass) * plant.gravity / plant.ground_stiffness
         state[dynamics.HEIGHT] = state[dynamics.FOOT] + plant.length - compression
         state[dynamics.RING] = -plant.gravity / (2.0 * np.pi * plant.ring_frequency) ** 2
-        for one in (dynamics.LOW, dynamics.HIGH, dynamics.HELD_LOW, dynamics.HELD_HIGH):
-            state[one] = plant.gravity
+        state[[dynamics.LOW, dynamics.HIGH, dynamics.HELD_LOW, dynamics.HELD_HIGH]] = plant.gravity
         state[dynamics.PHASE] = STARTUP
         return state
 

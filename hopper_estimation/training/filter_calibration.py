@@ -166,7 +166,8 @@ def calibrated(
     """The entry of a model: parameters, converged covariance, scales and floors by phase, delays of events."""
     start = np.diag([0.01**2, 0.1**2])
     runs = [filtered(configuration, estimator, parameters, trial, start) for trial in trials]
-    settled = [_after_apexes(run) for run in runs]
+    # (A, 3) covariance right after each apex, but for the first ones.
+    settled = [run.out[run.events["sample"][run.events["kind"] == APEX][_SETTLING_HOPS:], 2:5] for run in runs]
     rows = np.concatenate(settled) if settled else np.empty((0, 3))
     # Filters whose own covariance means something begin with that of the height that they are told.
     as_told = estimator == "bounce" or not len(rows)
@@ -182,12 +183,6 @@ def calibrated(
     spread = height_scale, height_floor, velocity_scale, velocity_floor
     touchdowns = _touchdown_fit(configuration, runs, trials)
     return FilterEntry(parameters, start_covariance, *spread, *_event_delays(runs, trials), *touchdowns)
-
-
-def _after_apexes(run: Filtered) -> Array:
-    """(A, 3) covariance (zz, zv, vv) right after each apex, but for the first ones."""
-    rows = run.events["sample"][run.events["kind"] == APEX]
-    return run.out[rows[_SETTLING_HOPS:], 2:5]
 
 
 def _errors(run: Filtered, trial: Trial, quantity: int, phase: int) -> Array:

@@ -107,12 +107,8 @@ class FilterObjective:
     def problem(self) -> Problem:
         """Names and bounds of what is searched."""
         chosen = [PARAMETERS[place] for place in self.places]
-        return Problem(
-            tuple(one.name for one in chosen),
-            tuple(one.lower for one in chosen),
-            tuple(one.upper for one in chosen),
-            tuple(LOG if one.logarithmic else LINEAR for one in chosen),
-        )
+        rows = ((one.name, one.lower, one.upper, LOG if one.logarithmic else LINEAR) for one in chosen)
+        return Problem(*zip(*rows, strict=True))
 
     def full(self, population: Array) -> Array:
         """(P, 18) parameter vectors from those that are searched (P, n)."""

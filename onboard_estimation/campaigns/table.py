@@ -32,6 +32,7 @@ from typing import Any, get_args
 import numpy as np
 
 from onboard_estimation.bags.topics import TRUTH
+from onboard_estimation.base.bounded_file import reading
 from onboard_estimation.base.errors import UserError, first_of
 from onboard_estimation.base.measurement import component_names
 from onboard_estimation.base.parameter_file import read_yaml_file
@@ -382,10 +383,8 @@ def _absolute(options: EvaluateOptions) -> EvaluateOptions:
 
 
 def _hashed(path: Path) -> str:
-    try:
+    with reading(path):
         return content_hash(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def bag_names(bags: Sequence[Path]) -> dict[Path, str]:

@@ -60,7 +60,8 @@ def train_from_bags(
         the message names the bag.
     """
     found = Trained[Any].of(find_robot(robot))
-    check_form(found, form)
+    if form is not None and form not in found.training_forms:
+        raise UserError(f"--form {form}: {found.name} has {', '.join(found.training_forms)}")
     check_place(output, found)
     configuration = load_configuration(found, options, bags[0])
     read = partial(read_training_bag, found, configuration, options=options)
@@ -103,12 +104,6 @@ def recordings_of(
 
 def _after_reading(progress: Progress, share: float, step: str) -> None:
     progress(_READING + (1.0 - _READING) * share, step)
-
-
-def check_form(robot: Trained[Any], form: str | None) -> None:
-    """Raise UserError where the robot has no such form of model."""
-    if form is not None and form not in robot.training_forms:
-        raise UserError(f"--form {form}: {robot.name} has {', '.join(robot.training_forms)}")
 
 
 def check_place(path: Path, robot: Trained[Any]) -> None:

@@ -54,13 +54,8 @@ class HeightUncertainty(NamedTuple):
     half_width_m: float
 
 
-class ErrorRow(NamedTuple):
-    """One line of the text: error and standard deviation in `unit`; the error is None without truth."""
-
-    name: str
-    error: float | None
-    stddev: float
-    unit: str
+ErrorRow = tuple[str, float | None, float, str]
+"""One line of the text: name, error (None without truth) and standard deviation in the unit, which is the last."""
 
 
 def size_m(robot: Robot, configuration: Any, space: StateSpace) -> float:
@@ -200,7 +195,7 @@ def display_unit(unit: str) -> tuple[str, float]:
 
 def _row(name: str, unit: str, error: float | None, stddev: float) -> ErrorRow:
     shown, factor = display_unit(unit)
-    return ErrorRow(name, None if error is None else error * factor, stddev * factor, shown)
+    return name, None if error is None else error * factor, stddev * factor, shown
 
 
 def _root(variance: float) -> float:

@@ -57,10 +57,6 @@ class LoadedRecording:
             stamp_ns, value = next(rows[number])
             yield Measurement(stamp_ns, sensors[number], value)
 
-    def first_stamp_ns(self) -> int:
-        """Earliest stamp of a measurement."""
-        return min(int(one.stamps_ns.min()) for one in self.series if len(one.stamps_ns))
-
     def within(self, start_ns: int, stop_ns: int, sensors: Collection[str]) -> LoadedRecording:
         """What is stamped from the one instant until before the other; of measurements those of some sensors alone."""
         rows = [

@@ -188,8 +188,7 @@ def find_robot(name: str) -> Robot[Any]:
     UserError
         No package offers it, or its entry point is broken.
     """
-    found: Robot[Any] = load(GROUP, "robot", name, Robot)
-    return found
+    return load(GROUP, "robot", name, Robot)
 
 
 def all_robots() -> Iterator[Robot[Any]]:

@@ -90,8 +90,6 @@ class Trained(Capability[Configuration]):
         Name of the parameter that names the file of a trained model, for `--model`.
     training_forms
         Forms of the models that `train` makes.
-    model_suffix
-        Of the file of a trained model.
     learns_without_truth
         Recordings without ground truth teach it too.
     """
@@ -99,7 +97,6 @@ class Trained(Capability[Configuration]):
     ability = "model to train"
     model_parameter: str
     training_forms: tuple[str, ...]
-    model_suffix: str = ".npz"
     learns_without_truth: bool = False
 
     @abstractmethod

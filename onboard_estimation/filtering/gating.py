@@ -39,16 +39,14 @@ class Innovation:
     @property
     def covariance(self) -> Matrix:
         """(m, m) predicted covariance."""
-        covariance: Matrix = self.root @ self.root.T
-        return covariance
+        return self.root @ self.root.T
 
     @property
     def normalised(self) -> list[float]:
         """Each element of `value` in its standard deviation."""
         if len(self.value) == 1:  # NumPy takes longer to divide one number than the filter to correct
             return [float(self.value[0]) / abs(float(self.root[0, 0]))]
-        out: list[float] = (self.value / np.sqrt(np.sum(self.root**2, axis=1))).tolist()
-        return out
+        return (self.value / np.sqrt(np.sum(self.root**2, axis=1))).tolist()
 
 
 @lru_cache(maxsize=256)

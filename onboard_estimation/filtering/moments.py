@@ -68,9 +68,7 @@ def transported(
     covariance: NDArray[np.float64], step: NDArray[np.float64], layout: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Covariance in the tangent space of the corrected state (reset Jacobian of the error state)."""
-    jacobian = manifold.right_jacobian(step, layout)
-    moved = jacobian @ covariance @ jacobian.T
-    return 0.5 * (moved + moved.T)
+    return predicted_covariance(covariance, manifold.right_jacobian(step, layout), np.zeros_like(covariance))
 
 
 def predict(moments: Moments, moved: Vector, transition: Matrix, noise: Matrix) -> Moments:
@@ -82,14 +80,6 @@ def innovate(moments: Moments, value: Vector, observation: Matrix, noise: Matrix
     """What an update by measured minus predicted (m,) sees, accepted; see `update` for the other arguments."""
     root = innovation_root(moments.covariance, observation, noise)
     return Innovation(value, root, normalised_square(root, value), True)
-
-
-def correct(space: StateSpace, moments: Moments, seen: Innovation, observation: Matrix, noise: Matrix) -> Moments:
-    """Corrected by an innovation."""
-    step, covariance = joseph_update(moments.covariance, observation, noise, seen.root, seen.value)
-    if space.is_curved:
-        covariance = transported(covariance, step, space.layout)
-    return Moments(space.plus(moments.mean, step), covariance)
 
 
 def update(
@@ -132,7 +122,10 @@ def update(
         seen = replace(innovate(moments, value, observation, noise), inflation=inflation)
     elif not accepted:
         return moments, replace(seen, accepted=False), rejected
-    return correct(space, moments, seen, observation, noise), seen, rejected
+    step, covariance = joseph_update(moments.covariance, observation, noise, seen.root, value)
+    if space.is_curved:
+        covariance = transported(covariance, step, space.layout)
+    return Moments(space.plus(moments.mean, step), covariance), seen, rejected
 
 
 # What later measurements say of a filter's state: the Rauch-Tung-Striebel smoother without an inverse of a

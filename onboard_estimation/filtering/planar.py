@@ -61,5 +61,4 @@ def planar_covariance(covariance: ArrayLike, heading_rad: float) -> Matrix:
     """
     fixed = np.asarray(covariance, dtype=np.float64).reshape(6, 6)[np.ix_(PLANAR, PLANAR)]
     turn = about_vertical(heading_rad)
-    body: Matrix = turn.T @ (0.5 * (fixed + fixed.T)) @ turn
-    return body
+    return turn.T @ (0.5 * (fixed + fixed.T)) @ turn

@@ -87,8 +87,7 @@ class Unscented:
     def covariance(self, state: SigmaPoints) -> Matrix:
         """(n, n) covariance of the error in the tangent space at the mean."""
         root = self.root(state)
-        covariance: Matrix = root @ root.T
-        return covariance
+        return root @ root.T
 
     def inflated(self, state: SigmaPoints, factor: float) -> SigmaPoints:
         """With so many times the covariance."""

@@ -317,34 +317,25 @@ class RobotLaunch:
         filtering = {"use_sim_time": host["use_sim_time"], **{name: one for name, one in chosen.items() if one}}
         estimating = {**filtering, **host, **({"initial_from_truth": start == "true"} if start else {})}
         name, files = f"{self.robot}_estimator", _files_of(values)
-        if inside:
-            together = [*inside, (Driver(name, simulates=True), estimating)]
-            files_of_all = files + self._own_files([one for one, _ in inside])
-            found = [self._in_one_process(values, together, files_of_all, **options)]
+        if inside:  # in one process, each a node under its own name with parameters of its own
+            nodes = [*inside, (Driver(name, simulates=True), estimating)]
+            # A launch hands parameters to a process for all of its nodes; which is whose only files can say.
+            folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            named = [one.executable for one, _ in nodes if one.takes_robot]
+            own = enumerate(files + self._own_files([one for one, _ in inside]))
+            restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in own]
+            sections = {f"/**/{one.executable}": {PARAMETERS_KEY: given} for one, given in nodes}
+            last = folder / "last.yaml"
+            last.write_text(to_yaml(sections), encoding="utf-8")
+            words = [f"{one.package or self.package}/{one.executable}" for one, _ in nodes]
+            parameters = [*restricted, str(last)]
+            found = [_node(values, PACKAGE, "composed", parameters, name=None, arguments=words, **options)]
         else:
             found = [_node(values, self.package, name, [*files, estimating], **options)]
         if values["markers"] == "true":
             found.append(_node(values, PACKAGE, "markers", [*files, {**filtering, "robot": self.robot}]))
         return found
-
-    def _in_one_process(
-        self,
-        values: dict[str, str],
-        nodes: Sequence[tuple[Driver, dict[str, Any]]],
-        files: Sequence[str],
-        **options: Any,
-    ) -> Node:
-        """Executables in one process, each a node under its own name with parameters of its own."""
-        # A launch hands parameters to a process for all of its nodes; which is whose only files can say.
-        folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        named = [one.executable for one, _ in nodes if one.takes_robot]
-        restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in enumerate(files)]
-        sections = {f"/**/{one.executable}": {PARAMETERS_KEY: own} for one, own in nodes}
-        last = folder / "last.yaml"
-        last.write_text(to_yaml(sections), encoding="utf-8")
-        words = [f"{one.package or self.package}/{one.executable}" for one, _ in nodes]
-        return _node(values, PACKAGE, "composed", [*restricted, str(last)], name=None, arguments=words, **options)
 
     def _beside_it(self, values: dict[str, str], use_sim_time: bool) -> list[Node]:
         """Recorder and RViz, outside of the robot's namespace."""

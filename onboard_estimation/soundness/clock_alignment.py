@@ -159,7 +159,7 @@ def find_offset(sensor: str, body: str, readings: Column, tracked: TrackedBody) 
                 return _with_offset(told, found, guess_s, "turns")
             if found.cause == "still":
                 return replace(blank, still=found.words, refused=f"its gyro {found.words}")
-            up = _up_of(times_s, values, body_s)
+            up = np.column_stack([np.interp(body_s, times_s, axis) for axis in values[:, IMU.linear_acceleration].T])
             attitude = _wrong_attitude(body_s, quaternions, sensed, up) if found.cause else ""
             unexplained = found.cause == "unexplained" and not attitude
             blank = replace(blank, attitude=attitude, weaker=found.words)
@@ -204,12 +204,6 @@ def _standing(rates: Rows, quaternions: Rows) -> str:
         return ""
     reads = "reads zero" if not np.nan_to_num(rates).any() else "repeats one reading"
     return f"{reads} while the body turns by up to {np.rad2deg(most_rad):.0f} deg"
-
-
-def _up_of(times_s: Rows, values: Rows, body_s: Rows) -> Rows:
-    """(K, 3) specific force at the body's times, which points up in the mean; NaN without an accelerometer."""
-    forces = values[:, IMU.linear_acceleration]
-    return np.column_stack([np.interp(body_s, times_s, axis) for axis in forces.T])
 
 
 def _wrong_attitude(body_s: Rows, quaternions: Rows, sensed: Sensed, up: Rows) -> str:

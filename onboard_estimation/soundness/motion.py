@@ -194,7 +194,11 @@ def clock_findings(reports: Sequence[ClockReport]) -> list[Finding]:
     found = [Finding("error", _swapped(one)) for one in reports if one.rather]
     for words in dict.fromkeys(one.attitude for one in reports if one.attitude):
         found += _once("error", [one for one in reports if one.attitude == words], _wrongly_oriented)
-    found += _once("error", [one for one in reports if one.still and not one.rather], _standing)
+    found += _once(
+        "error",
+        [one for one in reports if one.still and not one.rather],
+        lambda one: f"The gyro of {one.sensor} {one.still}.",
+    )
     found += [
         Finding("note", f"{one.body} and {one.sensor} are compared by ways alone, not by turns: {one.weaker}.")
         for one in reports
@@ -273,10 +277,6 @@ def _scaled(report: ClockReport) -> str:
 
 def _wrongly_oriented(report: ClockReport) -> str:
     return f"The orientation of {report.body} contradicts {report.sensor}: it {report.attitude}."
-
-
-def _standing(report: ClockReport) -> str:
-    return f"The gyro of {report.sensor} {report.still}."
 
 
 def _turned(report: ClockReport, rotation: tuple[float, float, float], stddev: tuple[float, float, float]) -> str:

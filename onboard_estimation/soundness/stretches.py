@@ -91,10 +91,14 @@ def marked(stretches: list[Unsound], count: int) -> Mask:
     return out
 
 
+def longest(where: Mask) -> tuple[int, int]:
+    """First and behind the last of what is set without a break for longest; (0, 0) where nothing is."""
+    return max(runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
+
+
 def longest_run(where: Mask) -> Integers:
-    """Numbers of what is set without a break for longest."""
-    first, stop = max(runs(where), key=lambda run: run[1] - run[0], default=(0, 0))
-    return np.arange(first, stop)
+    """Their numbers."""
+    return np.arange(*longest(where))
 
 
 def unsound_sentences(topic: str, stretches: list[Unsound], zero_ns: int, consequence: str = "") -> list[str]:
@@ -132,10 +136,9 @@ def _between(poses: Matrix, first: Places, then: Places) -> tuple[Vector, Vector
 
 def leaps(distances_m: Vector, turns_rad: Vector, steps_s: Vector) -> Mask:
     """Which steps between poses are none that a body can make."""
-    found: Mask = ((distances_m > JUMP_STEP_M) & (distances_m > JUMP_SPEED_M_S * steps_s)) | (
+    return ((distances_m > JUMP_STEP_M) & (distances_m > JUMP_SPEED_M_S * steps_s)) | (
         (turns_rad > JUMP_TURN_RAD) & (turns_rad > JUMP_RATE_RAD_S * steps_s)
     )
-    return found
 
 
 def leaping_share(stamps_ns: Integers, poses: Matrix, size: float = 1.0) -> float:

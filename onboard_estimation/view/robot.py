@@ -5,8 +5,10 @@ The charts have the error of each dimension, or its value, with a band of two st
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import islice
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,26 +108,17 @@ def _segments(marker: Any) -> NDArray[np.float32]:
     return joined if marker.type == LINE_STRIP else joined[::2]
 
 
-class Curve(NamedTuple):
-    """One plot: all arrays (K,), where the value is known, in the unit of the title. The band is two deviations."""
-
-    title: str
-    time_s: Vector
-    value: Vector
-    lower: Vector
-    upper: Vector
-
-
-def curves(record: ShownRun) -> list[Curve]:
+def curves(record: ShownRun) -> dict[str, tuple[Vector, ...]]:
     """Of each dimension, angles first, its error where there is a truth, else its value; at most six plots.
 
-    Time counts back from the last estimate. A value would hide its error.
+    By title: time, upper and lower end of a band of two deviations, value (K,), where it is known, in the unit of the
+    title. Time counts back from the last estimate. A value would hide its error.
     """
     space, errors, count = record.subject.space, record.errors(), len(record.stamps_ns)
     chosen = np.unique(np.linspace(0, count - 1, min(count, _POINTS)).astype(np.intp))
     time_s = record.time_s[chosen] - record.time_s[-1]
     deviations = np.sqrt(np.maximum(np.diagonal(record.covariances[chosen], axis1=1, axis2=2), 0.0))
-    out = []
+    out: dict[str, tuple[Vector, ...]] = {}
     for block in sorted(space.blocks, key=lambda one: one.kind != ANGLES):
         error = errors.get(block.name)
         if error is None and block.kind == SO3:
@@ -138,8 +131,8 @@ def curves(record: ShownRun) -> list[Curve]:
             middle = value if error is None else np.zeros(len(value))
             band = 2.0 * factor * deviations[:, space.tangent(block.name).start + index]
             known = np.isfinite(value)  # without, uPlot finds no axes
-            out.append(Curve(title, *(one[known] for one in (time_s, value, middle - band, middle + band))))
-    return out[:MOST_PLOTS]
+            out[title] = tuple(one[known] for one in (time_s, middle + band, middle - band, value))
+    return dict(islice(out.items(), MOST_PLOTS))
 
 
 class Plots:
@@ -149,16 +142,15 @@ class Plots:
         self._server, self._namespace = server, namespace
         self._charts: dict[str, Any] = {}
 
-    def show(self, found: list[Curve]) -> None:
+    def show(self, found: Mapping[str, tuple[Vector, ...]]) -> None:
         """Draw the curves."""
-        for title in self._charts.keys() - {curve.title for curve in found}:  # truth has come, or has gone
+        for title in self._charts.keys() - found.keys():  # truth has come, or has gone
             self._charts.pop(title).remove()
-        for curve in found:
-            data = curve.time_s, curve.upper, curve.lower, curve.value
-            if curve.title in self._charts:
-                self._charts[curve.title].data = data
+        for title, data in found.items():
+            if title in self._charts:
+                self._charts[title].data = data
             else:
-                self._charts[curve.title] = self._add(curve.title, data)
+                self._charts[title] = self._add(title, data)
 
     def _add(self, title: str, data: tuple[Vector, ...]) -> Any:
         band = picture.BAND_COLOUR

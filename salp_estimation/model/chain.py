@@ -31,50 +31,10 @@ class Chain:
     Attributes
     ----------
     links
-        (N, 16) float64, one row a link, as `chain_kernels` reads it; made by `build`.
+        (N, 16) float64, one row a link, as `chain_kernels` reads it; made by `ChainConfiguration.build`.
     """
 
     links: Matrix
-
-    @classmethod
-    def build(
-        cls,
-        lengths_m: ArrayLike,
-        wheel_positions_m: ArrayLike,
-        wheel_angles_rad: ArrayLike,
-        wheel_drag: ArrayLike,
-        joint_drag: ArrayLike,
-        joint_lower_rad: ArrayLike | float = -np.pi,
-        joint_upper_rad: ArrayLike | float = np.pi,
-    ) -> Chain:
-        """Chain from its geometry and drag.
-
-        Parameters
-        ----------
-        lengths_m
-            (N,) lengths; the joints are at the ends of the links, the link frame at its centre, x towards the next.
-        wheel_positions_m, wheel_angles_rad
-            (N, 2) and (N,): the wheel frame in the link frame; its x axis is the driven direction.
-        wheel_drag
-            (N, 3) diagonals or (N, 3, 3) matrices d_i of eq. (3): N s/m, N s/m, N m s.
-        joint_drag
-            (N - 1,) N m s.
-        joint_lower_rad, joint_upper_rad
-            Limits of the joint angles.
-        """
-        drag = np.asarray(wheel_drag, dtype=np.float64)
-        if drag.ndim == 2:
-            drag = np.einsum("ni,ij->nij", drag, np.eye(3))
-        n = len(drag)
-        links = np.zeros((n, kernels.COLUMNS))
-        links[:, kernels.LENGTH] = lengths_m
-        links[:, kernels.WHEEL_X : kernels.WHEEL_Y + 1] = wheel_positions_m
-        links[:, kernels.WHEEL_ANGLE] = wheel_angles_rad
-        links[:, kernels.DRAG : kernels.DRAG + 9] = drag.reshape(n, 9)
-        links[:-1, kernels.JOINT_DRAG] = joint_drag
-        links[:-1, kernels.LOWER] = joint_lower_rad
-        links[:-1, kernels.UPPER] = joint_upper_rad
-        return cls(links)
 
     @property
     def link_count(self) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.base.configuration import non_negative, parameter, positive
 from onboard_estimation.base.measurement import Matrix, Vector
+from salp_estimation.model import chain_kernels as kernels
 from salp_estimation.model.chain import Chain
 
 Axis = Literal["x", "y", "z", "-x", "-y", "-z"]
@@ -113,15 +114,14 @@ class ChainConfiguration:
 
 @lru_cache(maxsize=16)
 def _built(chain: ChainConfiguration) -> Chain:
-    return Chain.build(
-        lengths_m=chain.link_lengths_m,
-        wheel_positions_m=np.column_stack([chain.wheel_x_m, chain.wheel_y_m]),
-        wheel_angles_rad=np.deg2rad(chain.wheel_angles_deg),
-        wheel_drag=chain.wheel_drag(),
-        joint_drag=chain.joint_drag,
-        joint_lower_rad=np.deg2rad(chain.joint_lower_deg),
-        joint_upper_rad=np.deg2rad(chain.joint_upper_deg),
-    )
+    links = np.zeros((len(chain.link_names), kernels.COLUMNS))
+    links[:, kernels.LENGTH] = chain.link_lengths_m
+    links[:, kernels.WHEEL_X], links[:, kernels.WHEEL_Y] = chain.wheel_x_m, chain.wheel_y_m
+    links[:, kernels.WHEEL_ANGLE] = np.deg2rad(chain.wheel_angles_deg)
+    links[:, kernels.DRAG : kernels.DRAG + 9] = chain.wheel_drag().reshape(-1, 9)
+    links[:-1, kernels.JOINT_DRAG] = chain.joint_drag
+    links[:-1, kernels.LOWER], links[:-1, kernels.UPPER] = np.deg2rad([chain.joint_lower_deg, chain.joint_upper_deg])
+    return Chain(links)
 
 
 @dataclass(frozen=True)

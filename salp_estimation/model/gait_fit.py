@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -113,22 +112,19 @@ def fit(chain: Chain, twist: Vector, guess: Gait) -> Gait:
         found = _search(chain, twist, guess, limited)
         if found is None:
             continue
-        best = _finish(chain, twist, found, limited)
-        closest = min(closest, best.deviation)
-        if best.deviation > TOLERANCE:
+        # With finer steps, checked with steps of half that size.
+        gait = _Problem(chain, twist, found, _FINAL_STEPS, limited).least_effort(found, *_FINAL)
+        check = _Problem(chain, twist, gait, _CHECK_STEPS, limited)
+        z = check.variables(gait)
+        beyond_rad = -float(check.room(z).min()) - (_LIMIT_MARGIN_RAD if limited else 0.0)
+        deviation = float(np.abs(check.off(z)).max())
+        closest = min(closest, deviation)
+        if deviation > TOLERANCE:
             continue
-        if best.excess_rad <= 0.0:
-            return best.gait
-        excess_rad = max(excess_rad, best.excess_rad)  # the limits are in the way: with them from the start
+        if beyond_rad <= 0.0:
+            return gait
+        excess_rad = max(excess_rad, beyond_rad)  # the limits are in the way: with them from the start
     raise UserError(_refusal(twist, closest, excess_rad))
-
-
-class _Result(NamedTuple):
-    """A local optimum: m or rad by which a cycle misses, and by how much a joint leaves its limits."""
-
-    gait: Gait
-    deviation: float
-    excess_rad: float
 
 
 class _Problem:
@@ -214,15 +210,6 @@ def _search(chain: Chain, twist: Vector, guess: Gait, limited: bool) -> Gait | N
     starts = _LIMITED_STARTS if limited else _STARTS
     ends = [problem.least_effort(_shifted(guess, k / starts), *_SEARCH) for k in range(starts)]
     return min((gait for gait in ends if problem.is_near(gait)), key=effort, default=None)
-
-
-def _finish(chain: Chain, twist: Vector, found: Gait, limited: bool) -> _Result:
-    """The optimum with finer steps, checked with steps of half that size."""
-    gait = _Problem(chain, twist, found, _FINAL_STEPS, limited).least_effort(found, *_FINAL)
-    check = _Problem(chain, twist, gait, _CHECK_STEPS, limited)
-    z = check.variables(gait)
-    excess_rad = -float(check.room(z).min()) - (_LIMIT_MARGIN_RAD if limited else 0.0)
-    return _Result(gait, float(np.abs(check.off(z)).max()), excess_rad)
 
 
 def _shifted(gait: Gait, fraction: float) -> Gait:

@@ -118,8 +118,7 @@ class DragFit:
     @property
     def half_widths(self) -> Vector:
         """(P,) half of the 95 % intervals; infinite where undetermined."""
-        out: Vector = NORMAL_95 * np.sqrt(np.diag(self.covariance))
-        return out
+        return NORMAL_95 * np.sqrt(np.diag(self.covariance))
 
     @property
     def reference(self) -> Vector:
@@ -306,8 +305,7 @@ class _Problem:
         """(N + 2, N + 2) second moments of the residuals of the rates."""
         predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, values)
         residual = self.rates - predicted
-        out: Matrix = residual.T @ residual / max(len(residual) - len(values) / residual.shape[1], 1.0)
-        return out
+        return residual.T @ residual / max(len(residual) - len(values) / residual.shape[1], 1.0)
 
 
 def _with_intervals(
@@ -383,13 +381,11 @@ def whitening(covariance: Matrix) -> Matrix:
 def _delay(runs: Sequence[Samples], predicted: Array, rates: Array, weight: Matrix) -> float:
     """Delay of the measured rates against the predicted ones, by least squares on the latter's slope."""
     above = below = 0.0
-    first = 0
-    for run in runs:
-        part = slice(first, first + len(run.steps))
-        first += len(run.steps)
+    ends = np.cumsum([len(run.steps) for run in runs])[:-1]
+    for run, expected, seen in zip(runs, np.split(predicted, ends), np.split(rates, ends), strict=True):
         inside = np.flatnonzero((run.steps[2:] - run.steps[:-2]) == 2) + 1
-        slope = (predicted[part][inside + 1] - predicted[part][inside - 1]) / (2.0 * run.step_s) @ weight.T
-        error = (rates[part][inside] - predicted[part][inside]) @ weight.T
+        slope = (expected[inside + 1] - expected[inside - 1]) / (2.0 * run.step_s) @ weight.T
+        error = (seen[inside] - expected[inside]) @ weight.T
         above -= float((slope * error).sum())
         below += float((slope * slope).sum())
     return above / below if below > 0.0 else 0.0

@@ -217,33 +217,18 @@ def identify(
 
 
 def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Sequence[str]) -> tuple[Coefficient, ...]:
-    first, terms = float(fit.values[0]), fit.terms
-    scale_share = scale.half_width / scale.factor
+    ratios, terms = fit.values / fit.values[0], fit.terms
     names = [coefficient_name(terms, number, link_names) for number in range(len(terms.kinds))]
     units = [("N s/m", "N s", "N m s")[turning] for turning in terms.turning]
-    lines = []
-    for number, (name, unit, mixed, poor) in enumerate(zip(names, units, terms.mixed, fit.poor.tolist(), strict=True)):
-        value, half = float(fit.values[number]), float(fit.half_widths[number])
-        absolute = scale.factor * value
-        # The scale's error and that of the ratio are of different measurements.
-        width = scale.factor * float(np.hypot(half, scale_share * value))
-        least = -np.inf if mixed else 0.0
-        lines.append(
-            Coefficient(
-                name=name,
-                unit=unit,
-                value=absolute,
-                low=max(absolute - width, least),
-                high=absolute + width,
-                ratio=value / first,
-                ratio_low=max((value - half) / first, least),
-                ratio_high=(value + half) / first,
-                configured=float(configured[number]),
-                poor=poor,
-                held=not fit.free[number] and (number > 0 or scale.held),
-            )
-        )
-    return tuple(lines)
+    absolute = scale.factor * fit.values
+    # The scale's error and that of the ratio are of different measurements.
+    width = scale.factor * np.hypot(fit.half_widths, scale.half_width / scale.factor * fit.values)
+    least = np.where(terms.mixed, -np.inf, 0.0)
+    fixed = ~fit.free & ((np.arange(len(names)) > 0) | scale.held)
+    intervals = np.maximum(absolute - width, least), absolute + width
+    ratios_low, ratios_high = ((fit.values + sign * fit.half_widths) / fit.values[0] for sign in (-1.0, 1.0))
+    columns = absolute, *intervals, ratios, np.maximum(ratios_low, least), ratios_high, configured, fit.poor, fixed
+    return tuple(map(Coefficient, names, units, *(one.tolist() for one in columns)))
 
 
 def _with_drag(configuration: SalpConfiguration, terms: DragTerms, values: Vector) -> SalpConfiguration:

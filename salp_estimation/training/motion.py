@@ -179,19 +179,22 @@ def motion_from_tracks(
     left_out = {name: int((~mask).sum()) + bodies[name].made_up for name, mask in zip(names, kept, strict=True)}
     tracks = [(at[mask], link_poses[mask]) for (at, link_poses), mask in zip(measured, kept, strict=True)]
     grid_ns, rate_hz = _grid([at for at, _ in tracks], names, cutoff_hz)
-    poses = np.empty((len(grid_ns), len(tracks), 3))
-    gap_s = np.zeros(len(grid_ns))
-    for link, track in enumerate(tracks):
-        poses[:, link], gap = _interpolated(grid_ns, *track)
-        gap_s = np.maximum(gap_s, gap)
+    placed, gaps_s = zip(*(_interpolated(grid_ns, *track) for track in tracks), strict=True)
+    poses, gap_s = np.stack(placed, axis=1), np.max(gaps_s, axis=0)
     apart = _apart(chain, poses, gap_s * rate_hz <= _MISSED_FRAMES, names)
     gap_s[apart] = np.inf
     edge = round(_EDGE_PERIODS * rate_hz / cutoff_hz)
     stretches = _stretches(gap_s <= _BRIDGED_PERIODS / cutoff_hz, 3 * edge)
-    states, rates = _states_and_rates(chain, poses, stretches, rate_hz, cutoff_hz)
-    valid = np.zeros(len(grid_ns), dtype=np.bool_)
+    states, rates = np.full((2, len(grid_ns), chain.link_count + 2), np.nan)
+    space, valid = chain.space(), np.zeros(len(grid_ns), dtype=np.bool_)
     for start, stop in stretches:
+        part = chain.state_from_links(poses[start:stop])
+        central = 0.5 * rate_hz * space.minus(part[2:], part[:-2])
+        rates[start:stop] = np.vstack([central[:1], central, central[-1:]])
+        part[:, 2] = np.unwrap(part[:, 2])
+        states[start:stop] = part
         valid[start + edge : stop - edge] = True
+    states, rates = (_filtered(one, stretches, rate_hz, cutoff_hz) for one in (states, rates))
     valid &= gap_s * rate_hz <= _MISSED_FRAMES
     return Motion(grid_ns, states, rates, valid, stretches, rate_hz, cutoff_hz, left_out, int(apart.sum()))
 
@@ -261,22 +264,6 @@ def _stretches(usable: Mask, shortest: int) -> tuple[tuple[int, int], ...]:
     return tuple((start, stop) for start, stop in runs(usable) if stop - start >= shortest)
 
 
-def _states_and_rates(
-    chain: Chain, poses: Rows, stretches: tuple[tuple[int, int], ...], rate_hz: float, cutoff_hz: float
-) -> tuple[Rows, Rows]:
-    """Low-passed states and groupwise central differences (K, N + 2), NaN between the stretches."""
-    shape = (len(poses), chain.link_count + 2)
-    states, rates = np.full(shape, np.nan), np.full(shape, np.nan)
-    space = chain.space()
-    for start, stop in stretches:
-        part = chain.state_from_links(poses[start:stop])
-        central = 0.5 * rate_hz * space.minus(part[2:], part[:-2])
-        rates[start:stop] = np.vstack([central[:1], central, central[-1:]])
-        part[:, 2] = np.unwrap(part[:, 2])
-        states[start:stop] = part
-    return _filtered(states, stretches, rate_hz, cutoff_hz), _filtered(rates, stretches, rate_hz, cutoff_hz)
-
-
 def _filtered(values: Rows, stretches: tuple[tuple[int, int], ...], rate_hz: float, cutoff_hz: float) -> Rows:
     """Butterworth low-pass forwards and backwards, each stretch by itself; NaN outside the stretches."""
     sections = butter(_ORDER, cutoff_hz, fs=rate_hz, output="sos")
@@ -313,8 +300,7 @@ def _reachable(stamps_a: Stamps, poses_a: Rows, stamps_b: Stamps, poses_b: Rows)
     seconds = (stamps_b - stamps_a) / NANOSECONDS_PER_SECOND
     distance = np.hypot(poses_b[:, 0] - poses_a[:, 0], poses_b[:, 1] - poses_a[:, 1])
     turn = np.abs(np.remainder(poses_b[:, 2] - poses_a[:, 2] + np.pi, 2.0 * np.pi) - np.pi)
-    near: Mask = (distance <= JUMP_M + _SPEED_M_S * seconds) & (turn <= JUMP_RAD + _TURNING_RATE_RAD_S * seconds)
-    return near
+    return (distance <= JUMP_M + _SPEED_M_S * seconds) & (turn <= JUMP_RAD + _TURNING_RATE_RAD_S * seconds)
 
 
 def _spikes(poses: Rows) -> Mask:
@@ -325,5 +311,4 @@ def _spikes(poses: Rows) -> Mask:
     stray = np.abs(smooth - median_filter(smooth, size=(_MEDIAN_FRAMES, 1), mode="nearest"))
     allowed = np.array([_SPIKE_M, _SPIKE_M, _SPIKE_RAD])
     allowed = allowed + _ROBUST_SIGMAS * _SIGMA_OF_MEDIAN * np.median(stray, axis=0)
-    spikes: Mask = np.asarray((stray > allowed).any(axis=1), dtype=np.bool_)
-    return spikes
+    return np.asarray((stray > allowed).any(axis=1), dtype=np.bool_)

@@ -8,7 +8,6 @@ and more than 2250 points are thinned to as many.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -160,8 +159,7 @@ def hyper_parameters(inputs: Rows, target: Vector) -> Vector:
         bounds=[tuple(np.log(BOUNDS))] * 3,
         options={"maxiter": ITERATIONS},
     )
-    out: Vector = np.exp(found.x)
-    return out
+    return np.exp(found.x)
 
 
 def fitted(
@@ -258,14 +256,3 @@ class PaperTraining:
         """Write the model's file; UserError where it cannot be written."""
         self.model.save(path)
         return ()
-
-
-def train_paper(
-    configuration: SalpConfiguration,
-    recordings: Mapping[str, LoadedRecording],
-    hashes: Sequence[str],
-    progress: Callable[[float, str], None],
-) -> PaperTraining:
-    """See `Robot.train`, of the form `paper`."""
-    start_s = time.perf_counter()
-    return PaperTraining(fitted(configuration, recordings, hashes, progress=progress), time.perf_counter() - start_s)

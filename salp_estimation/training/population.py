@@ -152,8 +152,7 @@ def creep(runs: Sequence[TrainingRun]) -> Vector:
     means = [np.mean(run.rest_rates**2, axis=0) for run in runs if len(run.rest_rates)]
     m = runs[0].rates.shape[1]
     assumed = np.array([CREEP_M_S] * 2 + [CREEP_RAD_S] * (m - 2))
-    out: Vector = np.sqrt(np.mean([*means, assumed**2], axis=0))
-    return out
+    return np.sqrt(np.mean([*means, assumed**2], axis=0))
 
 
 def run_effects(population: Population, links: Rows, run: TrainingRun) -> Vector:
@@ -266,8 +265,7 @@ def left_over(remainders: Sequence[Rows], hidden: Sequence[Rows] | None = None) 
         products = [(one[k:] * one[: len(one) - k]).sum(axis=0) for one in remainders]
         products += [one[k] for one in hidden or ()]
         counts = [len(one) - k for one in remainders]
-        mean: Vector = np.sum(products, axis=0) / max(sum(counts), 1)
-        return mean
+        return np.sum(products, axis=0) / max(sum(counts), 1)
 
     whole, first, second = lagged(0), lagged(1), lagged(2)
     step_s = 1.0 / TRAINING_RATE_HZ
@@ -279,5 +277,4 @@ def left_over(remainders: Sequence[Rows], hidden: Sequence[Rows] | None = None) 
 
 
 def _inverse(matrix: Rows) -> Rows:
-    out: Rows = np.linalg.inv(matrix).astype(np.float64)
-    return out
+    return np.linalg.inv(matrix).astype(np.float64)

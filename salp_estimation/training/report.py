@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from salp_estimation.estimators.chain_estimator import COMMAND
 from salp_estimation.estimators.paper_filter import PaperModel, load_trained
 from salp_estimation.estimators.residual_model import ROBOT, ResidualModel
 from salp_estimation.model.configuration import MIXED_DRAG, PAPER, SalpConfiguration
-from salp_estimation.training import residual_training
+from salp_estimation.training import paper_training, residual_training
 from salp_estimation.training.motion import Rows
-from salp_estimation.training.paper_training import PaperTraining, train_paper
+from salp_estimation.training.paper_training import PaperTraining
 from salp_estimation.training.population import JOINT, WHEEL
 from salp_estimation.training.references import loss_sentences, worse_than
 from salp_estimation.training.runs import TrainingRun, lagged_commands, link_rates, rim_speeds, training_run
@@ -43,25 +43,6 @@ _HELD_OUT = (
 )  # fmt: skip
 
 
-class Input(NamedTuple):
-    """How far an input was moved, in its unit: the range of 98 % of the points, for outliers teach nothing."""
-
-    name: str
-    unit: str
-    lowest: float
-    highest: float
-
-
-class FoundParameter(NamedTuple):
-    """One kind of parameter: a value for each wheel, or joint, with standard deviations, in the unit shown."""
-
-    name: str
-    unit: str
-    values: list[float]
-    standard_deviations: list[float]
-    from_run_to_run: float
-
-
 @dataclass(frozen=True, eq=False)
 class SalpTraining:
     """A trained model and all that is known of its training."""
@@ -71,8 +52,12 @@ class SalpTraining:
     notes: tuple[str, ...]
     duration_s: float
 
-    def parameters(self) -> list[FoundParameter]:
-        """Of the population that the runs come from: of wheels, then of joints."""
+    def parameters(self) -> list[dict[str, Any]]:
+        """Of the population that the runs come from: of wheels, then of joints.
+
+        Each kind has a value for each wheel, or joint, with standard deviations, in the unit shown.
+        """
+        names = "name", "unit", "values", "standard_deviations", "from_run_to_run"
         population, links = self.model.population, self.model.link_count
         stddevs = np.sqrt(np.diag(population.uncertainty))
         out, wheels = [], len(WHEEL) * links
@@ -81,7 +66,7 @@ class SalpTraining:
                 place = slice(start + number, stop, len(table))
                 values, known_to = ((one.factor * of[place]).tolist() for of in (population.parameters, stddevs))
                 spread = float(one.factor * population.spreads[place].max())
-                out.append(FoundParameter(one.words, one.unit, values, known_to, spread))
+                out.append(dict(zip(names, (one.words, one.unit, values, known_to, spread), strict=True)))
         return out
 
     def residuals(self) -> list[dict[str, Any]]:
@@ -92,12 +77,13 @@ class SalpTraining:
         rows = zip(header.output_names, header.output_units, *left, strict=False)  # gyros have none of their own
         return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def inputs(self) -> list[Input]:
-        """All of the model's."""
-        header = self.model.header
+    def inputs(self) -> list[dict[str, Any]]:
+        """How far each was moved, in its unit: the range of 98 % of the points, for outliers teach nothing."""
+        header, names = self.model.header, ("name", "unit", "lowest", "highest")
         moved = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in self.runs])
-        ranges = zip(header.input_names, header.input_units, *np.percentile(moved, [1.0, 99.0], axis=0), strict=True)
-        return [Input(name, unit, float(low), float(high)) for name, unit, low, high in ranges]
+        ranges = np.percentile(moved, [1.0, 99.0], axis=0).tolist()
+        rows = zip(header.input_names, header.input_units, *ranges, strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def left_out(self) -> dict[str, int]:
         """Frames with flipped markers, by link, over all runs."""
@@ -118,9 +104,9 @@ class SalpTraining:
                 run.label: {"points": len(run.time_s), "sha256": digest}
                 for run, digest in zip(self.runs, header.training.hashes, strict=True)
             },
-            "parameters": [one._asdict() for one in self.parameters()],
+            "parameters": self.parameters(),
             "residuals": self.residuals(),
-            "inputs": [one._asdict() for one in self.inputs()],
+            "inputs": self.inputs(),
             "held_out": [dict(zip(_HELD_OUT, row, strict=True)) for row in self._held_out()],
             "flipped_frames_left_out": self.left_out(),
             "notes": list(self.notes),
@@ -165,14 +151,8 @@ class SalpTraining:
 
     def _parameter_table(self) -> ReportTable:
         rows = tuple(
-            (
-                one.name,
-                _values(one.values),
-                f"{max(one.standard_deviations):.2g}",
-                f"{one.from_run_to_run:.2g}",
-                one.unit,
-            )
-            for one in self.parameters()
+            (name, _values(values), f"{max(known_to):.2g}", f"{spread:.2g}", unit)
+            for name, unit, values, known_to, spread in map(dict.values, self.parameters())
         )
         headings = ("parameter", "of each wheel or joint", "known to", "from run to run", "unit")
         title = "friction, harness and lag (standard deviations: of the common value, and from run to run)"
@@ -188,9 +168,9 @@ class SalpTraining:
 
     def _input_table(self) -> ReportTable:
         rows = []
-        for one in self.inputs():
-            unit, factor = display_unit(one.unit, one.highest - one.lowest)
-            rows.append((one.name, f"{factor * one.lowest:.3g}", f"{factor * one.highest:.3g}", unit))
+        for name, unit, low, high in map(dict.values, self.inputs()):
+            shown, factor = display_unit(unit, high - low)
+            rows.append((name, f"{factor * low:.3g}", f"{factor * high:.3g}", shown))
         headings = ("input", "from", "to", "unit")
         return ReportTable("inputs covered (98 % of the points)", headings, tuple(rows), headings[1:3])
 
@@ -222,7 +202,8 @@ def train_salp(
             runs.append(training_run(configuration, recording, label))
         _refuse_mirrored(runs[-1])
     if form == PAPER:
-        return train_paper(configuration, recordings, hashes, progress)
+        fitted = paper_training.fitted(configuration, recordings, hashes, progress=progress)
+        return PaperTraining(fitted, time.perf_counter() - start_s)
     model, notes = residual_training.train(
         configuration,
         runs,

@@ -296,8 +296,7 @@ def inflation(judged: Sequence[HeldOutErrors]) -> Vector:
         mean = np.mean([np.array_split(one.nees[part], 2)[half].mean() for one in judged])
         ratios = np.abs(np.concatenate([np.array_split(one.ratios[part], 2)[half].ravel() for one in judged]))
         squares[part, 2 * half : 2 * half + 2] = mean, (np.quantile(ratios, _COVERED) / 3.0) ** 2
-    out: Vector = np.sqrt(np.maximum(squares.max(axis=1) * (count + 1.0) / (count - 1.0), 1.0))
-    return out
+    return np.sqrt(np.maximum(squares.max(axis=1) * (count + 1.0) / (count - 1.0), 1.0))
 
 
 def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutErrors | None:
@@ -307,14 +306,11 @@ def _errors(configuration: SalpConfiguration, held_out: HeldOut) -> HeldOutError
     measurements = thinned(recording.series, configuration.gyro.used_rate_hz or MOST_RATE_HZ)
     stamps = np.unique([one.stamp_ns for one in measurements if one.sensor != COMMAND])
     at = stamps[:: max(1, len(stamps) // 2000)]
-    links, valid = [], np.ones(len(at), dtype=np.bool_)
-    for name in names:
-        values, good = recording.tracks[name].at(at, 0.1)
-        links.append(planar_pose(values))
-        valid &= good
+    poses, there = zip(*(recording.tracks[name].at(at, 0.1) for name in names), strict=True)
+    valid = np.all(there, axis=0)
     if valid.sum() < 20:
         return None
-    states = configuration.chain.build().state_from_links(np.stack(links, axis=1)[valid])
+    states = configuration.chain.build().state_from_links(np.stack([planar_pose(one[valid]) for one in poses], axis=1))
     true_ns = at[valid]
     n = len(names)
     covariance = initial_covariance(configuration)

@@ -42,8 +42,7 @@ def link_rates(rates: Rows) -> Rows:
     joint_rates = rates[:, 3:]
     count = joint_rates.shape[1] + 1
     relative = np.hstack([np.zeros((len(rates), 1)), np.cumsum(joint_rates, axis=1)])
-    turning: Rows = rates[:, 2:3] + relative - relative.sum(axis=1, keepdims=True) / count
-    return turning
+    return rates[:, 2:3] + relative - relative.sum(axis=1, keepdims=True) / count
 
 
 def rim_speeds(chain: ChainConfiguration, command: Series) -> tuple[Stamps, Rows]:

@@ -200,5 +200,4 @@ def with_turned_path(origin: Vector, mean: Vector, covariance: Matrix) -> Matrix
     along = np.zeros(model.DIMENSION)
     along[model.POSITION : model.POSITION + 2] = mean[model.POSITION : model.POSITION + 2] - origin[:2]
     along[model.VELOCITY : model.VELOCITY + 2] = mean[model.VELOCITY : model.VELOCITY + 2]
-    widened: Matrix = covariance + squared * np.outer(along, along)
-    return widened
+    return covariance + squared * np.outer(along, along)

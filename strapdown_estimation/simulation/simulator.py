@@ -68,64 +68,26 @@ GAITS: Mapping[str, Gait] = {
 }
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """Magnitudes of sensor, stance and motion capture.
-
-    Attributes
-    ----------
-    imu_rate_hz
-        As the recorded walks.
-    acceleration_noise_m_s2_sqrt_hz, rate_noise_rad_s_sqrt_hz
-        Noise densities of the MPU-6050's datasheet, m/s^2/sqrt(Hz) and rad/s/sqrt(Hz) (one-sided): 400 ug and
-        0.005 deg/s.
-    accelerometer_bias_stddev_m_s2, gyro_bias_stddev_rad_s
-        Constant biases left by a calibration, m/s^2 and rad/s: 5 mg, 0.3 deg/s. Drawn anew for each recording.
-    accelerometer_bias_walk_m_s2_sqrt_s, gyro_bias_walk_rad_s_sqrt_s
-        Their random walks, m/s^2/sqrt(s) and rad/s/sqrt(s).
-    scale_stddev
-        Relative error of each axis left by a calibration (the datasheet's 3 % is without one).
-    accelerometer_range_m_s2, gyro_range_rad_s
-        8 g and 2000 deg/s.
-    lever_arm_m
-        From the point of contact to the IMU, in the IMU frame, which is the foot's (x forward, z up).
-    sway_m, sway_rad, sway_hz
-        Amplitudes and frequency of the swaying, per axis.
-    ringing_m, ringing_hz, ringing_s
-        Size, frequency and decay of the vibration after an impact.
-    rest_s
-        Time at rest at both ends.
-    step_m
-        Height of a stair.
-    truth_rate_hz, truth_position_stddev_m, truth_rotation_stddev_rad
-        Motion capture.
-    """
-
-    imu_rate_hz: float = 200.0
-    acceleration_noise_m_s2_sqrt_hz: float = 400e-6 * STANDARD_GRAVITY_M_S2
-    rate_noise_rad_s_sqrt_hz: float = float(np.deg2rad(0.005))
-    accelerometer_bias_stddev_m_s2: float = 0.05
-    gyro_bias_stddev_rad_s: float = float(np.deg2rad(0.3))
-    accelerometer_bias_walk_m_s2_sqrt_s: float = 1e-4
-    gyro_bias_walk_rad_s_sqrt_s: float = 3e-5
-    scale_stddev: float = 3e-3
-    accelerometer_range_m_s2: float = 8.0 * STANDARD_GRAVITY_M_S2
-    gyro_range_rad_s: float = float(np.deg2rad(2000.0))
-    lever_arm_m: tuple[float, float, float] = (-0.04, 0.01, 0.09)
-    sway_m: float = 3e-4
-    sway_rad: float = 1e-3
-    sway_hz: float = 1.3
-    ringing_m: float = 3e-4
-    ringing_hz: float = 30.0
-    ringing_s: float = 0.015
-    rest_s: float = 2.0
-    step_m: float = 0.17
-    truth_rate_hz: float = 100.0
-    truth_position_stddev_m: float = 5e-4
-    truth_rotation_stddev_rad: float = 2e-3
-
-
-CONDITIONS = Conditions()
+# Magnitudes of sensor, stance and motion capture; of gyro and accelerometer (6,).
+_IMU_RATE_HZ, _TRUTH_RATE_HZ = 200.0, 100.0
+"""That of the IMU as the recorded walks."""
+_DENSITY = np.repeat([np.deg2rad(0.005), 400e-6 * STANDARD_GRAVITY_M_S2], 3)
+"""White noise of the MPU-6050's datasheet, rad/s/sqrt(Hz) and m/s^2/sqrt(Hz) (one-sided): 0.005 deg/s and 400 ug."""
+_BIAS_STDDEV, _BIAS_WALK = np.repeat([np.deg2rad(0.3), 0.05], 3), np.repeat([3e-5, 1e-4], 3)
+"""Constant biases left by a calibration, rad/s and m/s^2 (0.3 deg/s, 5 mg), drawn anew for each recording; and their
+random walks, the same by sqrt(s)."""
+_SCALE_STDDEV = 3e-3
+"""Relative error of each axis left by a calibration (the datasheet's 3 % is without one)."""
+_RANGE = np.repeat([np.deg2rad(2000.0), 8.0 * STANDARD_GRAVITY_M_S2], 3)
+_LEVER_ARM_M = -0.04, 0.01, 0.09
+"""From the point of contact to the IMU, in the IMU frame, which is the foot's (x forward, z up)."""
+_SWAY_M, _SWAY_RAD, _SWAY_HZ = 3e-4, 1e-3, 1.3
+"""Amplitudes and frequency of the swaying, per axis."""
+_RINGING_M, _RINGING_HZ, _RINGING_S = 3e-4, 30.0, 0.015
+"""Size, frequency and decay of the vibration after an impact."""
+_REST_S, _STAIR_M = 2.0, 0.17
+"""Time at rest at both ends; height of a stair."""
+_TRUTH_POSITION_STDDEV_M, _TRUTH_ROTATION_STDDEV_RAD = 5e-4, 2e-3
 
 
 def simulate(
@@ -136,13 +98,13 @@ def simulate(
     name: str = "foot",
 ) -> Recording:
     """Recording of a walk that begins and ends at rest; `stairs`: half of the strides climb, the rest descends."""
-    conditions, walk = CONDITIONS, Walk(gait, duration_s, rng, stairs)
-    imu_ns = stamps_ns(duration_s, conditions.imu_rate_hz)
+    walk = Walk(gait, duration_s, rng, stairs)
+    imu_ns = stamps_ns(duration_s, _IMU_RATE_HZ)
     readings = walk.readings(imu_ns / NANOSECONDS_PER_SECOND)
-    truth_ns = stamps_ns(duration_s, conditions.truth_rate_hz)
+    truth_ns = stamps_ns(duration_s, _TRUTH_RATE_HZ)
     positions, rotations = walk.pose(truth_ns / NANOSECONDS_PER_SECOND)
-    positions = positions + rng.normal(0.0, conditions.truth_position_stddev_m, positions.shape)
-    turned = rotations * Rotation.from_rotvec(rng.normal(0.0, conditions.truth_rotation_stddev_rad, positions.shape))
+    positions = positions + rng.normal(0.0, _TRUTH_POSITION_STDDEV_M, positions.shape)
+    turned = rotations * Rotation.from_rotvec(rng.normal(0.0, _TRUTH_ROTATION_STDDEV_RAD, positions.shape))
     return Recording(
         (Series(imu_channel(name), imu_ns, _measured(readings, rng)),),
         (Series(truth_channel(name), truth_ns, np.hstack([positions, turned.as_quat()])),),
@@ -159,33 +121,32 @@ class Walk:
     """
 
     def __init__(self, gait: Gait, duration_s: float, rng: np.random.Generator, stairs: bool = False) -> None:
-        conditions, self._gait = CONDITIONS, gait
-        walking_s = duration_s - 2.0 * conditions.rest_s
+        self._gait = gait
+        walking_s = duration_s - 2.0 * _REST_S
         count = max(0, int(walking_s / (gait.stride_s * (1.0 + 2.0 * gait.variation))))
         strides_s = gait.stride_s * np.clip(1.0 + gait.variation * rng.standard_normal(count), 0.8, 1.2)
         lengths = gait.stride_m * np.clip(1.0 + gait.variation * rng.standard_normal(count), 0.7, 1.3)
-        self.lift_off_s = conditions.rest_s + np.concatenate([[0.0], np.cumsum(strides_s)[:-1]])[:count]
+        self.lift_off_s = _REST_S + np.concatenate([[0.0], np.cumsum(strides_s)[:-1]])[:count]
         self.touchdown_s = self.lift_off_s + (1.0 - gait.stance_share) * strides_s
         headings = rng.uniform(-np.pi, np.pi) + gait.turn_rad * np.arange(count + 1)
         steps = np.zeros((count, 3))
         steps[:, 0], steps[:, 1] = lengths * np.cos(headings[1:]), lengths * np.sin(headings[1:])
         if stairs:
-            steps[:, 2] = np.where(np.arange(count) < count // 2, 1.0, -1.0) * conditions.step_m
+            steps[:, 2] = np.where(np.arange(count) < count // 2, 1.0, -1.0) * _STAIR_M
             steps[2 * (count // 2) :, 2] = 0.0
         self._places = np.vstack([np.zeros(3), np.cumsum(steps, axis=0)])
         self._headings = headings
         self._phases = rng.uniform(0.0, 2.0 * np.pi, 6)
-        self._frequencies = conditions.sway_hz * rng.uniform(0.6, 1.4, 6)
-        self._ringing = rng.normal(0.0, conditions.ringing_m, (count, 3))
+        self._frequencies = _SWAY_HZ * rng.uniform(0.6, 1.4, 6)
+        self._ringing = rng.normal(0.0, _RINGING_M, (count, 3))
 
     def pose(self, times_s: Vector) -> tuple[NDArray[np.float64], Rotation]:
         """Positions (K, 3) of the IMU, m, and its attitudes, at the instants (K,)."""
-        c = CONDITIONS
         contact, heading, pitch = self._foot(times_s)
         sway = np.sin(2.0 * np.pi * times_s[:, None] * self._frequencies + self._phases)
         rotation = Rotation.from_euler("ZYX", np.column_stack([heading, pitch, np.zeros_like(pitch)]))
-        rotation = rotation * Rotation.from_rotvec(c.sway_rad * sway[:, 3:])
-        return contact + c.sway_m * sway[:, :3] + self._rings(times_s) + rotation.apply(c.lever_arm_m), rotation
+        rotation = rotation * Rotation.from_rotvec(_SWAY_RAD * sway[:, 3:])
+        return contact + _SWAY_M * sway[:, :3] + self._rings(times_s) + rotation.apply(_LEVER_ARM_M), rotation
 
     def readings(self, times_s: Vector) -> NDArray[np.float64]:
         """What a perfect IMU reads (K, 6): gyro, accelerometer."""
@@ -226,35 +187,29 @@ class Walk:
         times, values = np.array(knots), np.array(pitches)
         piece = np.clip(np.searchsorted(times, times_s, side="right") - 1, 0, len(times) - 2)
         share = _smooth((times_s - times[piece]) / (times[piece + 1] - times[piece]))
-        out: Vector = values[piece] + share * (values[piece + 1] - values[piece])
-        return out
+        return values[piece] + share * (values[piece + 1] - values[piece])
 
     def _rings(self, times_s: Vector) -> NDArray[np.float64]:
         """Displacement (K, 3) by the vibration after impacts, which starts smoothly."""
-        c = CONDITIONS
         last = np.searchsorted(self.touchdown_s, times_s, side="right") - 1
         out = np.zeros((len(times_s), 3))
         hit = last >= 0
         since = times_s[hit] - self.touchdown_s[last[hit]]
-        share = (since / c.ringing_s) ** 3 * np.exp(-since / c.ringing_s)
-        out[hit] = self._ringing[last[hit]] * (share * np.cos(2.0 * np.pi * c.ringing_hz * since))[:, None]
+        share = (since / _RINGING_S) ** 3 * np.exp(-since / _RINGING_S)
+        out[hit] = self._ringing[last[hit]] * (share * np.cos(2.0 * np.pi * _RINGING_HZ * since))[:, None]
         return out
 
 
 def _smooth(share: Vector) -> Vector:
     """From 0 to 1 with no velocity and acceleration at both ends, constant outside."""
     s = np.clip(share, 0.0, 1.0)
-    out: Vector = s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
-    return out
+    return s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
 
 
 def _measured(true: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     """Readings (K, 6) with scale error, bias, white noise and clipping."""
-    c, count = CONDITIONS, len(true)
-    density = np.repeat([c.rate_noise_rad_s_sqrt_hz, c.acceleration_noise_m_s2_sqrt_hz], 3)
-    bias = rng.normal(0.0, np.repeat([c.gyro_bias_stddev_rad_s, c.accelerometer_bias_stddev_m_s2], 3))
-    walk = np.repeat([c.gyro_bias_walk_rad_s_sqrt_s, c.accelerometer_bias_walk_m_s2_sqrt_s], 3) / np.sqrt(c.imu_rate_hz)
-    drift = np.cumsum(rng.normal(0.0, 1.0, (count, 6)) * walk, axis=0)
-    white = rng.normal(0.0, 1.0, (count, 6)) * density * np.sqrt(0.5 * c.imu_rate_hz)
-    limit = np.repeat([c.gyro_range_rad_s, c.accelerometer_range_m_s2], 3)
-    return np.clip(true * (1.0 + rng.normal(0.0, c.scale_stddev, 6)) + bias + drift + white, -limit, limit)
+    bias = rng.normal(0.0, _BIAS_STDDEV)
+    walk = _BIAS_WALK / np.sqrt(_IMU_RATE_HZ)
+    drift = np.cumsum(rng.normal(0.0, 1.0, true.shape) * walk, axis=0)
+    white = rng.normal(0.0, 1.0, true.shape) * _DENSITY * np.sqrt(0.5 * _IMU_RATE_HZ)
+    return np.clip(true * (1.0 + rng.normal(0.0, _SCALE_STDDEV, 6)) + bias + drift + white, -_RANGE, _RANGE)

@@ -118,9 +118,9 @@ def test_a_stream_in_pieces_is_the_same_stream() -> None:
     ("packet", "words"),
     [
         (block(FRAME_INFO, b"\x01"), "4 bytes are told of, and the block has 1 left"),
-        (struct.pack("<II", FRAME_INFO, 0xFFFFFFFF), "tells 4294967295 bytes, and its packet has 0 left"),
-        (struct.pack("<II", 4711, 5) + b"1234", "kind 4711 tells 5 bytes"),
-        (b"\x01\x02\x03", "3 bytes are left"),
+        (struct.pack("<II", FRAME_INFO, 0xFFFFFFFF), "4294967295 bytes are told of, and the packet has 0 left"),
+        (struct.pack("<II", 4711, 5) + b"1234", "5 bytes are told of, and the packet has 4 left"),
+        (b"\x01\x02\x03", "8 bytes are told of, and the packet has 3 left"),
         (block(GLOBAL_SEGMENTS, struct.pack("<II", 1, 0xFFFFFFFF)), "429496729500 bytes are told of"),
         (block(SUBJECT_INFO, struct.pack("<II", 1, 0x7FFFFFFF) + b"name"), "and the block has 4 left"),
         (block(LATENCY_INFO, encode_named_numbers({"stage": float("nan")})), "stage is nan"),

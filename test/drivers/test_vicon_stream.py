@@ -52,7 +52,7 @@ class Pair:
     def turn(self, *occluded: str) -> None:
         """A frame, where somebody wants it."""
         self.server.serve()
-        if self.server.clients:
+        if any(one.is_streaming for one in self.server._clients):
             self.number += 1
             self.sent.append(self.number)
             self.server.send(self.number, frame(self.number, *occluded), latency)

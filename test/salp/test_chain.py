@@ -30,10 +30,14 @@ class DenseChain:
     wheel_drag: np.ndarray
     joint_drag: np.ndarray
 
-    def build(self, **options) -> Chain:
-        return Chain.build(
-            self.lengths, self.wheel_positions, self.wheel_angles, self.wheel_drag, self.joint_drag, **options
-        )
+    def build(self, lower_rad: float = -np.pi, upper_rad: float = np.pi) -> Chain:
+        links = np.zeros((len(self.lengths), kernels.COLUMNS))
+        links[:, kernels.LENGTH], links[:, kernels.WHEEL_ANGLE] = self.lengths, self.wheel_angles
+        links[:, kernels.WHEEL_X : kernels.WHEEL_Y + 1] = self.wheel_positions
+        links[:, kernels.DRAG : kernels.DRAG + 9] = self.wheel_drag.reshape(-1, 9)
+        links[:-1, kernels.JOINT_DRAG] = self.joint_drag
+        links[:-1, kernels.LOWER], links[:-1, kernels.UPPER] = lower_rad, upper_rad
+        return Chain(links)
 
     def poses(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Complex positions of link centres and wheels, and headings of the links, in the world."""
@@ -172,7 +176,7 @@ def test_several_joints_at_their_limits(seed: int) -> None:
                 possible.append(control @ u)
     assert len(possible) == 1
     lower, upper = np.where(side < 0, r, -3.0), np.where(side > 0, r, 3.0)
-    chain = dense.build(joint_lower_rad=lower, joint_upper_rad=upper)
+    chain = dense.build(lower, upper)
     np.testing.assert_allclose(chain.velocity(r, u), possible[0], atol=1e-9 * np.abs(possible[0]).max())
     # B(r) is the linear map without limits.
     np.testing.assert_allclose(chain.control_matrix(r), dense.motion(r)[0], rtol=1e-8, atol=1e-8)
@@ -231,7 +235,7 @@ def test_states_are_found_again_from_the_poses_of_the_links(x: float, y: float, 
 @pytest.mark.parametrize("count", [0, 7, 3 * kernels.LANES + 5])
 def test_any_number_of_states_equals_one_at_a_time(count: int) -> None:
     """To the last bit; about a third of the joints start at a limit, in other lanes other ones, and some are held."""
-    links, rng = random_chain(5, 5).build(joint_lower_rad=-0.4, joint_upper_rad=0.4).links, np.random.default_rng(count)
+    links, rng = random_chain(5, 5).build(-0.4, 0.4).links, np.random.default_rng(count)
     states = np.hstack([rng.normal(size=(count, 3)), np.clip(0.4 * rng.normal(size=(count, 4)), -0.4, 0.4)])
     controls = rng.normal(scale=0.1, size=5)
     angles = np.ascontiguousarray(states[:, 3:])

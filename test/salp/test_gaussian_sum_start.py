@@ -71,7 +71,7 @@ def recording() -> LoadedRecording:
 def begun(recording: LoadedRecording, configuration: SalpConfiguration, off_deg: float) -> Pipeline:
     """A pipeline that starts at the truth, but for both joint angles."""
     estimator = ResidualEstimator(configuration, a_model())
-    first_ns = recording.first_stamp_ns()
+    first_ns = next(recording.measurements()).stamp_ns
     mean = np.concatenate([true_state(CONFIGURATION, recording, np.array([first_ns]))[0], np.zeros(3)])
     mean[3:5] += math.radians(off_deg)
     initial = Estimate(first_ns, mean, initial_covariance(configuration))
@@ -83,7 +83,7 @@ def worst_ratio(recording: LoadedRecording, estimates: list[Estimate], from_s: f
     stamps = np.array([one.stamp_ns for one in estimates])
     missed = np.array([one.mean[3:5] for one in estimates]) - true_state(CONFIGURATION, recording, stamps)[:, 3:]
     stddevs = np.array([np.sqrt(np.diag(one.covariance)[3:5]) for one in estimates])
-    late = stamps >= recording.first_stamp_ns() + from_s * 1e9
+    late = stamps >= next(recording.measurements()).stamp_ns + from_s * 1e9
     return float(np.abs(missed / stddevs)[late].max())
 
 

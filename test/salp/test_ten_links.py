@@ -46,7 +46,7 @@ def test_a_local_model_is_trained_and_follows_another_robot() -> None:
     assert model.population.parameters.shape == (friction_kernels.parameter_count(10),)
 
     seen = recording(14, 12.0)
-    start_ns = seen.first_stamp_ns()
+    start_ns = next(seen.measurements()).stamp_ns
     space = ResidualEstimator(told, model).space
     mean = space.origin()
     mean[space.coordinates("joint_angles")] = true_state(told, seen, np.array([start_ns + 20_000_000]))[0, 3:]

@@ -110,7 +110,7 @@ def cut_off(run: ReplayedRun, end_ns: int) -> ReplayedRun:
 
 def test_silent_imu_tells_nothing() -> None:
     run, configuration = replayed("paper", "paper_ukf"), replace(CONFIGURATION, imu_model="paper")
-    late = run.recording.first_stamp_ns() + 450_000_000
+    late = next(run.recording.measurements()).stamp_ns + 450_000_000
     heard, silent, dying = (
         observe_run(configuration, one, 0.3).predicted for one in (run, cut_off(run, 0), cut_off(run, late))
     )

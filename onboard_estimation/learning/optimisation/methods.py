@@ -37,53 +37,21 @@ def genetic(evaluate: Evaluate, problem: Problem, settings: Settings, start: Arr
     with step = initial_step / generation, which is halved until the child is within the bounds.
     """
     generator = np.random.default_rng(settings.seed)
-    population = first_population(generator, settings, start)
+    population = np.concatenate([start, generator.random((settings.individuals - start.shape[0], start.shape[1]))])
     costs = evaluate(population)
+    elite_count = max(round(settings.elite_fraction * settings.individuals), int(settings.elite_fraction > 0.0))
+    crossed = min(round(settings.crossover_fraction * settings.individuals), settings.individuals - elite_count)
+    count = settings.individuals - elite_count + crossed  # of parents: two of each that is crossed
     for generation in range(1, settings.generations):
-        elites, children = breed(generator, settings, generation, population, costs)
+        chosen = stochastic_universal_sampling(generator, 1.0 / np.sqrt(rankdata(costs)), count)
+        # They come sorted: unshuffled, those that are to mutate would all be the last of the population.
+        parents = generator.permutation(population[chosen])
+        mothers, fathers, singles = np.split(parents, [crossed, 2 * crossed])
+        mixed = np.where(generator.random(mothers.shape) < 0.5, mothers, fathers)
+        children = np.concatenate([mixed, adaptive_mutation(generator, singles, settings.initial_step / generation)])
+        elites = np.argsort(costs, kind="stable")[:elite_count]
         population = np.concatenate([population[elites], children])
         costs = np.concatenate([costs[elites], evaluate(children)])  # elites keep their costs
-
-
-def breed(
-    generator: np.random.Generator, settings: Settings, generation: int, population: Array, costs: Array
-) -> tuple[NDArray[np.intp], Array]:
-    """Indices (E,) of the elites, by ascending cost, and the children (P - E, n) that join them in the next generation.
-
-    Parameters
-    ----------
-    generation
-        That the children belong to; the first, random population is generation 0.
-    population, costs
-        (P, n) and (P,), of the generation before.
-    """
-    elite_count, crossover_count, mutation_count = group_sizes(settings)
-    chosen = stochastic_universal_sampling(generator, rank_fitness(costs), 2 * crossover_count + mutation_count)
-    # They come sorted: unshuffled, those that are to mutate would all be the last of the population.
-    parents = generator.permutation(population[chosen])
-    mothers, fathers, singles = np.split(parents, [crossover_count, 2 * crossover_count])
-    children = [
-        scattered_crossover(generator, mothers, fathers),
-        adaptive_mutation(generator, singles, settings.initial_step / generation),
-    ]
-    return np.argsort(costs, kind="stable")[:elite_count], np.concatenate(children)
-
-
-def first_population(generator: np.random.Generator, settings: Settings, start: Array) -> Array:
-    """Shares (P, n): the rows of `start` (k, n), the rest drawn evenly from the whole range."""
-    return np.concatenate([start, generator.random((settings.individuals - start.shape[0], start.shape[1]))])
-
-
-def group_sizes(settings: Settings) -> tuple[int, int, int]:
-    """Numbers of elites, of children by crossover and by mutation; at least one elite, unless their share is 0."""
-    elites = max(round(settings.elite_fraction * settings.individuals), int(settings.elite_fraction > 0.0))
-    crossed = min(round(settings.crossover_fraction * settings.individuals), settings.individuals - elites)
-    return elites, crossed, settings.individuals - elites - crossed
-
-
-def rank_fitness(costs: Array) -> Array:
-    """Fitness (P,): 1 / sqrt(rank), rank 1 for the lowest cost; equal costs share their mean rank."""
-    return 1.0 / np.sqrt(rankdata(costs))
 
 
 def stochastic_universal_sampling(generator: np.random.Generator, fitness: Array, count: int) -> NDArray[np.intp]:
@@ -95,11 +63,6 @@ def stochastic_universal_sampling(generator: np.random.Generator, fitness: Array
     pointers = (generator.random() + np.arange(count)) * (edges[-1] / max(count, 1))
     # Rounding may put the last pointer on the wheel's end.
     return np.minimum(np.searchsorted(edges, pointers, side="right"), len(fitness) - 1)
-
-
-def scattered_crossover(generator: np.random.Generator, first: Array, second: Array) -> Array:
-    """Children (K, n) of parents (K, n) and (K, n): each parameter is one of the two parents', by a fair coin."""
-    return np.where(generator.random(first.shape) < 0.5, first, second)
 
 
 def adaptive_mutation(generator: np.random.Generator, parents: Array, step: float) -> Array:

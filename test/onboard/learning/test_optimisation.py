@@ -15,9 +15,7 @@ from onboard_estimation.learning.optimisation.methods import (
     Method,
     genetic,
     gradient,
-    group_sizes,
     pattern,
-    rank_fitness,
 )
 from onboard_estimation.learning.optimisation.minimise import minimise, minimise_seeds
 from onboard_estimation.learning.optimisation.problem import Problem, Progress, Result, Settings, sensitivity
@@ -155,13 +153,6 @@ def test_no_finite_cost_at_all_is_refused_and_errors_of_the_objective_come_throu
 
 
 # -- the genetic algorithm's parts -----------------------------------------------------------------------------------
-
-
-def test_fitness_depends_on_ranks_alone_and_groups_are_the_papers() -> None:
-    np.testing.assert_allclose(rank_fitness(np.array([5.0, 1.0, 1e100, 2.0])), 1.0 / np.sqrt([3.0, 1.0, 4.0, 2.0]))
-    np.testing.assert_allclose(rank_fitness(np.array([1.0, 3.0, 3.0])), 1.0 / np.sqrt([1.0, 2.5, 2.5]))
-    assert group_sizes(Settings()) == (50, 800, 150)
-    assert group_sizes(Settings(5)) == (1, 4, 0)
 
 
 def test_mutation_shrinks_with_the_generation() -> None:
