@@ -42,8 +42,9 @@ SYSTEMS = {
         ("waiting: no answer", "published: /salp/ground_truth/box/pose, /salp/ground_truth/arm/pose"),
         ("lost", "reconnections", "of_other_senders"),
     ),
+    # It is there for longer than the driver waits, 5 s at most, before it tries again.
     "vicon": System(
-        ("rate_hz:=100.0", "occlusion_rate:=0.3", "restart_every_s:=4.0", "restart_takes_s:=1.5"),
+        ("rate_hz:=100.0", "occlusion_rate:=0.3", "restart_every_s:=7.0", "restart_takes_s:=1.5"),
         "trying again",
         ("the server knows box, link", "frame numbers began anew"),
     ),
