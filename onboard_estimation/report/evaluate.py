@@ -141,7 +141,10 @@ def evaluate_estimators(
         folder = claim(f"{source.name}-{source.robot.name}")
         for estimator in source.estimators:
             told = partial(_named, progress, estimator) if several else progress
-            yield evaluated(source, estimator, folder / estimator if several else folder, hashes, told, keep)
+            result = _presented(source, estimator, told)
+            if estimator == source.estimators[-1]:
+                source = source.without_recording()
+            yield _written(source, estimator, result, folder / estimator if several else folder, hashes, told, keep)
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
@@ -166,19 +169,38 @@ def evaluated(
     keep: Keep = "everything",
 ) -> Evaluation:
     """Judge one estimator, and write its run folder where one is given, see `write_run`."""
-    robot, configuration, options = source.robot, source.configuration, source.options
-    command = again([*source.again, "--estimator", estimator], options)
-    progress("filtering")
-    result = judge(
-        robot, configuration, estimator, source.recording, options.settings, bag=source.name, command=command
-    )
     if folder is None:
-        return Evaluation(result, None)
+        return Evaluation(_judged_source(source, estimator, progress), None)
+    return _written(source, estimator, _presented(source, estimator, progress), folder, hashes or {}, progress, keep)
+
+
+def _judged_source(source: Source, estimator: str, progress: Progress) -> EvaluationResult:
+    command = again([*source.again, "--estimator", estimator], source.options)
+    progress("filtering")
+    robot, settings = source.robot, source.options.settings
+    return judge(robot, source.configuration, estimator, source.recording, settings, bag=source.name, command=command)
+
+
+def _presented(source: Source, estimator: str, progress: Progress) -> EvaluationResult:
+    """With what the robot's report shows."""
+    result, robot, configuration = _judged_source(source, estimator, progress), source.robot, source.configuration
     if isinstance(robot, Reported):
         result = robot.presented(configuration, source.recording.series, result)
         result = replace(result, sections=robot.report_sections(configuration, source.recording.series, result))
-    space = robot.estimator(configuration, estimator).space
-    known = dict(hashes or {})
+    return result
+
+
+def _written(
+    source: Source,
+    estimator: str,
+    result: EvaluationResult,
+    folder: Path,
+    hashes: Mapping[str, str],
+    progress: Progress,
+    keep: Keep,
+) -> Evaluation:
+    robot, configuration, options = source.robot, source.configuration, source.options
+    space, known = robot.estimator(configuration, estimator).space, dict(hashes)
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)
     kept = recorded(options), options.estimates_rate_hz
