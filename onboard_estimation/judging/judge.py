@@ -155,7 +155,7 @@ def _initial(
     if not isinstance(robot, StartedFromTruth):
         return None, ""
     covariance = robot.initial_covariance(configuration)
-    stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
+    stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]), kind="stable")  # made of sorted runs
     for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
         parts, valid = truth_at(robot, configuration, recording, piece, settings.longest_truth_gap_s)
         if valid.any():
