@@ -110,10 +110,6 @@ class Source:
             return read_bag(self.bag, replace(options, robot=self.robot.name), [name])
         return replace(self, options=options, configuration=configuration, estimators=(name,), recording=recording)
 
-    def without_recording(self) -> Source:
-        """The rest of it, for what does not need the memory's largest part any more."""
-        return replace(self, recording=LoadedRecording((), np.zeros(0, dtype=np.int64), {}, self.recording.simulated))
-
     def configured(self, options: EvaluateOptions) -> Any:
         """The robot's configuration with other options; UserError where there is none such."""
         configuration = load_configuration(self.robot, options, self.bag)

@@ -139,12 +139,11 @@ def evaluate_estimators(
         source = read_bag(bag_path, options, estimators, progress)
         hashes = content_hashes({"bag": bag_path, "config": options.config})
         folder = claim(f"{source.name}-{source.robot.name}")
-        for estimator in source.estimators:
-            told = partial(_named, progress, estimator) if several else progress
-            result = _presented(source, estimator, told)
-            if estimator == source.estimators[-1]:
-                source = source.without_recording()
-            yield _written(source, estimator, result, folder / estimator if several else folder, hashes, told, keep)
+        names, holders = source.estimators, [source] * len(source.estimators)
+        del source  # the last of these holds the recording alone
+        for name in names:
+            told = partial(_named, progress, name) if several else progress
+            yield evaluated(holders.pop(), name, folder / name if several else folder, hashes, told, keep)
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
@@ -169,38 +168,20 @@ def evaluated(
     keep: Keep = "everything",
 ) -> Evaluation:
     """Judge one estimator, and write its run folder where one is given, see `write_run`."""
-    if folder is None:
-        return Evaluation(_judged_source(source, estimator, progress), None)
-    return _written(source, estimator, _presented(source, estimator, progress), folder, hashes or {}, progress, keep)
-
-
-def _judged_source(source: Source, estimator: str, progress: Progress) -> EvaluationResult:
-    command = again([*source.again, "--estimator", estimator], source.options)
+    robot, configuration, options = source.robot, source.configuration, source.options
+    command = again([*source.again, "--estimator", estimator], options)
     progress("filtering")
-    robot, settings = source.robot, source.options.settings
-    return judge(robot, source.configuration, estimator, source.recording, settings, bag=source.name, command=command)
-
-
-def _presented(source: Source, estimator: str, progress: Progress) -> EvaluationResult:
-    """With what the robot's report shows."""
-    result, robot, configuration = _judged_source(source, estimator, progress), source.robot, source.configuration
+    result = judge(
+        robot, configuration, estimator, source.recording, options.settings, bag=source.name, command=command
+    )
+    if folder is None:
+        return Evaluation(result, None)
     if isinstance(robot, Reported):
         result = robot.presented(configuration, source.recording.series, result)
         result = replace(result, sections=robot.report_sections(configuration, source.recording.series, result))
-    return result
-
-
-def _written(
-    source: Source,
-    estimator: str,
-    result: EvaluationResult,
-    folder: Path,
-    hashes: Mapping[str, str],
-    progress: Progress,
-    keep: Keep,
-) -> Evaluation:
-    robot, configuration, options = source.robot, source.configuration, source.options
-    space, known = robot.estimator(configuration, estimator).space, dict(hashes)
+    del source  # where nobody else holds it, what is written takes the recording's place in memory
+    space = robot.estimator(configuration, estimator).space
+    known = dict(hashes or {})
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)
     kept = recorded(options), options.estimates_rate_hz
