@@ -193,13 +193,16 @@ def at_once(
         return EstimateSeries.of(Record(Estimate(int(stamp_ns), *moments) for stamp_ns, *moments in rows))
     # Filled from the start: blocks that are joined at the end take their memory twice, what is not filled takes none.
     most, count = len(ordered.arrival), 0
-    filled = np.empty(most, np.int64), np.empty((most, size)), np.empty((most, dimension, dimension))
+    stamps_ns, means, covariances = (
+        np.empty(most, np.int64),
+        np.empty((most, size)),
+        np.empty((most, dimension, dimension)),
+    )
     for block in found:
-        rows = slice(count, count + len(block[0]))
-        for whole, part in zip(filled, block, strict=True):
-            whole[rows] = part
-        count = rows.stop
-    stamps_ns, means, covariances = (whole[:count] for whole in filled)
+        taken = slice(count, count + len(block[0]))
+        stamps_ns[taken], means[taken], covariances[taken] = block
+        count = taken.stop
+    stamps_ns, means, covariances = stamps_ns[:count], means[:count], covariances[:count]
     last = np.append(stamps_ns[1:] != stamps_ns[:-1], True)[:count]
     if not last.all():
         stamps_ns, means, covariances = stamps_ns[last], means[last], covariances[last]
