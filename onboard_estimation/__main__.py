@@ -5,6 +5,8 @@ Signals are seen to before anything else is imported, which takes a while on a b
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import sys
 
@@ -16,6 +18,10 @@ _UNTIL_INTERRUPTED = ("launch", "node", "run", "topic", "view")
 
 def main() -> None:
     """Run the command line; what ends in order at Ctrl-C does so from its first moment to its last."""
+    # The matrices of filters are small: threads of BLAS take longer than one, and round otherwise.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    gc.set_threshold(50_000)  # what is imported makes no garbage: Python's 700 would look through it hundreds of times
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if command in _ENDS_IN_ORDER:
         hold_signals()

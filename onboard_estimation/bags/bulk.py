@@ -6,10 +6,11 @@ Both ways give the same numbers. The first takes less than a microsecond a messa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.bags.bag import Bag, Block, RawMessage
@@ -115,6 +116,77 @@ def read_channels(
     return {topic: reader.column() for topic, reader in readers.items()}
 
 
+class _Layout:
+    """Takes of messages of one layout the bytes with the numbers that are wanted: a fifth of an IMU's.
+
+    Attributes
+    ----------
+    whole, packed
+        Layout of the messages, and of what is taken of them.
+    """
+
+    def __init__(self, whole: Layout) -> None:
+        self.whole = whole
+        spans = [(whole.stamp, 8), *((place, 8 * count) for place, count in whole.runs)]
+        spans += [(place, 8) for place, _ in whole.covariances]
+        if whole.orientation is not None:
+            spans.append((whole.orientation, 40))
+        stamp, *others = np.cumsum([0, *(length for _, length in spans)]).tolist()
+        self.packed = replace(
+            whole,
+            length=others[-1],
+            fixed=(),
+            stamp=stamp,
+            runs=tuple((place, count) for place, (_, count) in zip(others, whole.runs, strict=False)),
+            covariances=tuple(
+                (place, part) for place, (_, part) in zip(others[len(whole.runs) :], whole.covariances, strict=False)
+            ),
+            orientation=None if whole.orientation is None else others[-2],
+        )
+        self._places = _bytes_of(spans)
+        self._fixed_places = _bytes_of([(place, len(content)) for place, content in whole.fixed])
+        self._fixed = np.frombuffer(b"".join(content for _, content in whole.fixed), dtype=np.uint8)
+
+    def parts(self, buffer: NDArray[np.uint8], starts: Integers) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
+        """Which of the messages (M,) that start there, all of this length, have the layout; the bytes of these."""
+        fits = np.empty(len(starts), dtype=np.bool_)
+        taken = np.empty((len(starts), self.packed.length), dtype=np.uint8)
+        taken = taken[: _take(buffer, starts, self._fixed_places, self._fixed, self._places, fits, taken)]
+        if self.packed.orientation is not None and not (sound := self.packed.fits(taken)).all():
+            fits[fits], taken = sound, taken[sound]
+        return fits, taken
+
+
+def _bytes_of(spans: Sequence[tuple[int, int]]) -> Integers:
+    """Places of all bytes of spans, each its place and length."""
+    return np.concatenate([np.arange(place, place + length) for place, length in [(0, 0), *spans]])
+
+
+@njit(cache=True)
+def _take(
+    buffer: NDArray[np.uint8],
+    starts: Integers,
+    fixed_places: Integers,
+    fixed: NDArray[np.uint8],
+    places: Integers,
+    fits: NDArray[np.bool_],
+    taken: NDArray[np.uint8],
+) -> int:
+    """Which messages have the fixed bytes, and the bytes wanted of these; how many they are."""
+    count = 0
+    for row, start in enumerate(starts):
+        fits[row] = True
+        for number, place in enumerate(fixed_places):
+            if buffer[start + place] != fixed[number]:
+                fits[row] = False
+                break
+        if fits[row]:
+            for number, place in enumerate(places):
+                taken[count, number] = buffer[start + place]
+            count += 1
+    return count
+
+
 class _ChannelReader:
     """Collects one topic's messages, block by block."""
 
@@ -123,7 +195,7 @@ class _ChannelReader:
         self._topic = topic
         self._channel = channel
         self._encoding = bag.encoding(topic) if topic in bag.topics else ""
-        self._layouts: list[Layout] = []
+        self._layouts: list[_Layout] = []
         self._bulk = bulk and topic in bag.topics and bag.is_standard(topic)
         self._dimension: int | None = value_size(channel)
         # Filled from the start: parts that are joined at the end would take their memory twice.
@@ -155,13 +227,13 @@ class _ChannelReader:
         if len(left):
             self._read_singly(block, left)
 
-    def _new_layout(self, block: Block, row: int) -> Layout | None:
+    def _new_layout(self, block: Block, row: int) -> _Layout | None:
         start, length = int(block.starts[row]), int(block.lengths[row])
         try:
-            layout = layout_of(self._channel, self._encoding, block.buffer[start : start + length].tobytes())
+            layout = _Layout(layout_of(self._channel, self._encoding, block.buffer[start : start + length].tobytes()))
         except NoLayout:
             return None
-        if not self._fits(len(layout.columns)):
+        if not self._fits(len(layout.whole.columns)):
             return None
         self._layouts.append(layout)
         return layout
@@ -172,18 +244,16 @@ class _ChannelReader:
             self._dimension = dimension
         return dimension == self._dimension
 
-    def _read_alike(self, block: Block, rows: Integers, layout: Layout) -> Integers:
+    def _read_alike(self, block: Block, rows: Integers, layout: _Layout) -> Integers:
         """Take the messages that have the layout; gives the rows of the others."""
-        alike = block.lengths[rows] == layout.length
+        alike = block.lengths[rows] == layout.whole.length
         candidates = rows[alike]
-        messages = gather(block.buffer, block.starts[candidates], layout.length)
-        fits = layout.fits(messages)
-        if not fits.all():
-            messages = messages[fits]
+        fits, messages = layout.parts(block.buffer, block.starts[candidates])
         taken = candidates[fits]
         if len(taken):
-            self._append(block, taken, layout.stamps_ns(messages), layout.values(messages))
-            self._count_tails(len(taken), layout.tail)
+            if self._kept:
+                self._append(block, taken, layout.packed.stamps_ns(messages), layout.packed.values(messages))
+            self._count_tails(len(taken), layout.whole.tail)
         alike[alike] = fits
         return rows[~alike]
 
@@ -203,7 +273,7 @@ class _ChannelReader:
             taken.append(row)
             stamps.append(stamp)
             values.append(value)
-        if taken:
+        if taken and self._kept:
             self._append(block, np.array(taken), np.array(stamps, dtype=np.int64), np.array(values))
 
     def _checked(self, message: object) -> Vector:
@@ -221,8 +291,6 @@ class _ChannelReader:
             self._tails[tail] += messages
 
     def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
-        if not self._kept:
-            return
         place = slice(self._taken, self._taken + len(rows))
         if self._values is None:
             self._values = np.empty((self._room, values.shape[1]))

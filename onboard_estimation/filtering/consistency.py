@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import correlate
-from scipy.stats import chi2
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import chdtrc, gammaincinv
 
 
 def nees(errors: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -34,7 +34,8 @@ def chi_square_band(degrees_of_freedom: int, probability: float = 0.95, runs: in
     """Two-sided band that the mean of `runs` independent NEES (or NIS) values stays in with that probability."""
     tail = 0.5 * (1.0 - probability)
     total = degrees_of_freedom * runs
-    return float(chi2.ppf(tail, total) / runs), float(chi2.ppf(1.0 - tail, total) / runs)
+    low, high = 2.0 * gammaincinv(0.5 * total, [tail, 1.0 - tail]) / runs
+    return float(low), float(high)
 
 
 def coverage(errors: NDArray[np.float64], stddevs: NDArray[np.float64], sigmas: float) -> float:
@@ -55,8 +56,9 @@ def effective_sample_size(normalised: NDArray[np.float64]) -> float:
     power = float(np.sum(normalised**2))
     if count < 2 or power == 0.0:
         return float(count)
-    products = sum(correlate(column, column, method="fft")[count - 1 :] for column in normalised.T)
-    correlation = products / power
+    size = next_fast_len(2 * count - 1, real=True)
+    spectra = (rfft(column, size) * rfft(column[::-1], size) for column in normalised.T)
+    correlation = sum(irfft(spectrum, size)[count - 1 : 2 * count - 1] for spectrum in spectra) / power
     negative = np.flatnonzero(correlation <= 0.0)
     last = int(negative[0]) if len(negative) else count
     return float(np.clip(count / (1.0 + 2.0 * np.sum(correlation[1:last])), 1.0, count))
@@ -67,4 +69,4 @@ def overconfidence_p_value(mean_nees: float, degrees_of_freedom: int, samples: f
 
     The NEES is the plain one, with the degrees of freedom as its expectation, not divided by them.
     """
-    return float(chi2.sf(mean_nees * samples, degrees_of_freedom * samples))
+    return float(chdtrc(degrees_of_freedom * samples, mean_nees * samples))

@@ -155,7 +155,7 @@ def _initial(
     if not isinstance(robot, StartedFromTruth):
         return None, ""
     covariance = robot.initial_covariance(configuration)
-    stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
+    stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]), kind="stable")  # made of sorted runs
     for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
         parts, valid = truth_at(robot, configuration, recording, piece, settings.longest_truth_gap_s)
         if valid.any():
@@ -238,11 +238,10 @@ def judged_record(
     time_s, matched_ratio = record.time_s, float(np.mean(known))
     alignment = stated.alignment if settings.alignment is None else settings.alignment
     record, alignment_note = aligned(alignment, space, record, true_parts)
-    # Without any truth all parts are shown, with what the filter says of itself.
-    nothing = {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
+    if not true_parts:  # all parts are shown, with what the filter says of itself
+        true_parts = {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
     parts = {
-        name: _part(space, name, record, values, stated.covariances.get(name))
-        for name, values in (true_parts or nothing).items()
+        name: _part(space, name, record, values, stated.covariances.get(name)) for name, values in true_parts.items()
     }
     own_settle_s = 0.0 if robot is None else robot.settle_s
     settle_s, settle_note = _settling(own_settle_s if settings.settle_s is None else settings.settle_s, time_s, known)

@@ -191,9 +191,19 @@ def at_once(
     if dimension > LARGE_STATE:
         rows = (row for block in found for row in zip(*block, strict=True))
         return EstimateSeries.of(Record(Estimate(int(stamp_ns), *moments) for stamp_ns, *moments in rows))
-    nothing = np.empty(0, np.int64), np.empty((0, size)), np.empty((0, dimension, dimension))
-    stamps_ns, means, covariances = map(np.concatenate, zip(nothing, *found, strict=True))
-    last = np.append(stamps_ns[1:] != stamps_ns[:-1], True)[: len(stamps_ns)]
+    # Filled from the start: blocks that are joined at the end take their memory twice, what is not filled takes none.
+    most, count = len(ordered.arrival), 0
+    stamps_ns, means, covariances = (
+        np.empty(most, np.int64),
+        np.empty((most, size)),
+        np.empty((most, dimension, dimension)),
+    )
+    for block in found:
+        taken = slice(count, count + len(block[0]))
+        stamps_ns[taken], means[taken], covariances[taken] = block
+        count = taken.stop
+    stamps_ns, means, covariances = stamps_ns[:count], means[:count], covariances[:count]
+    last = np.append(stamps_ns[1:] != stamps_ns[:-1], True)[:count]
     if not last.all():
         stamps_ns, means, covariances = stamps_ns[last], means[last], covariances[last]
     return EstimateSeries(stamps_ns, means, covariances)

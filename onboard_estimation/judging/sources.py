@@ -35,7 +35,7 @@ from onboard_estimation.bags.transform_trees import read_topics
 from onboard_estimation.base.configuration import load
 from onboard_estimation.base.errors import UserError, first_of, printable
 from onboard_estimation.base.installed import resource
-from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.base.measurement import NANOSECONDS_PER_SECOND, Channel, value_size
 from onboard_estimation.base.parameter_file import sections_of_others
 from onboard_estimation.base.series import Series
 from onboard_estimation.contract.recorded import LoadedRecording
@@ -43,6 +43,7 @@ from onboard_estimation.contract.robot import Robot, all_robots, estimator_name,
 from onboard_estimation.contract.simulated import Simulated
 from onboard_estimation.contract.tracks import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.contract.trained import Smoothed, Trained
+from onboard_estimation.judging.memory import estimate_bytes, refuse_too_large
 from onboard_estimation.judging.options import EvaluateOptions, WhatIf, parse_faults
 from onboard_estimation.judging.what_if import changed
 from onboard_estimation.pipeline.reading_limits import ABSENT, finite_readings, missing_parts
@@ -142,7 +143,8 @@ def read_bag(
             if options.settings.smooth:
                 Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
-        recording = load_recording(bag, robot, read, options)
+        largest = max(estimate_bytes(robot.estimator(configuration, name).space) for name in names)
+        recording = load_recording(bag, robot, read, options, largest)
         notes = list(recording.notes)
     if options.config is None and (own := configuration_in(bag_path, robot.name)) is not None:
         notes.append(f"Parameters are those that came with the bag, {own.name} (another file: --config).")
@@ -346,20 +348,33 @@ def model_file(robot: Robot, configuration: Any) -> Path | None:
     return Path(name) if name else None
 
 
-def load_recording(bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateOptions) -> LoadedRecording:
+def load_recording(
+    bag: Bag, robot: Robot, match: TopicMatch, options: EvaluateOptions, bytes_of_estimate: int = 0
+) -> LoadedRecording:
     """Read a robot's sensors and ground truth from a bag, with the changes of a what-if.
 
     What is dropped is not read at all: it may be missing, or be of another type. The truth's clock is aligned with the
     sensors as they were recorded, before any other change.
 
+    Parameters
+    ----------
+    bytes_of_estimate
+        What each estimate takes that will be made of it, of which there is one for each reading of a sensor at least.
+
     Raises
     ------
     UserError
-        A required topic is missing, has another type or holds nothing usable, and is not dropped; no stamps are set.
+        A required topic is missing, has another type or holds nothing usable, and is not dropped; no stamps are set; it
+        does not fit into the memory.
     """
     match, dropped = _without_dropped(match, options.what_if)
     if any(channel.required for channel in match.missing) or not match.channels:
         raise missing_topics(robot.name, match, bag.types)
+    asked = {**match.truth, **match.channels}  # some of them frames in trees of transforms
+    counts = {one: bag.topics[topic].count for topic, one in asked.items() if topic in bag.topics}
+    of_columns = sum(8 * count * (3 + (value_size(one) or 1)) for one, count in counts.items())
+    estimates = max((counts.get(one, 0) for one in match.channels.values() if one.required), default=0)
+    refuse_too_large(str(bag.path), sum(counts.values()), of_columns + estimates * bytes_of_estimate)
     columns, notes = _read(bag, robot, match)
     _refuse_useless(bag, match, columns)
     columns, aged = _of_one_clock(bag, columns)

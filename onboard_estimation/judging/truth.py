@@ -35,20 +35,24 @@ def truth_at(
     valid = np.zeros(len(stamps_ns), dtype=np.bool_)
     if not bodies or any(body not in recording.tracks for body in bodies):
         return {}, valid
-    found = {body: recording.tracks[body].at(stamps_ns, longest_gap_s) for body in bodies}
-    valid = np.all([good for _, good in found.values()], axis=0)
+    seen = {}
+    valid = np.ones(len(stamps_ns), dtype=np.bool_)
+    for body in bodies:
+        seen[body], good = recording.tracks[body].at(stamps_ns, longest_gap_s)
+        valid &= good
     if not valid.any():
         return {}, valid
-    parts = {}
-    seen = {body: one[valid] for body, (one, _) in found.items()}
-    seen |= {name: one.at(stamps_ns[valid]) for name, one in recording.held.items()}
+    known_ns = stamps_ns
+    if not valid.all():  # copies of those of a long recording take room
+        seen, known_ns = {body: one[valid] for body, one in seen.items()}, stamps_ns[valid]
+    seen |= {name: one.at(known_ns) for name, one in recording.held.items()}
     unknown = [body for body in bodies if not recording.tracks[body].oriented]
     known = _without_orientation(robot, configuration, seen, unknown)
     if isinstance(robot, WithTrueRates):
         tracks = {body: recording.tracks[body] for body in bodies}
-        known |= robot.true_rates(configuration, tracks, stamps_ns[valid])
+        known |= robot.true_rates(configuration, tracks, known_ns)
+    parts = {name: np.full((len(stamps_ns), values.shape[1]), np.nan) for name, values in known.items()}
     for name, values in known.items():
-        parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
     return (parts, valid) if parts else ({}, np.zeros_like(valid))
 

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, norm
+from scipy.special import bdtr, bdtrc, ndtr
 
 from onboard_estimation.base.measurement import Vector
 from onboard_estimation.base.presentation import format_number, percent, quantity
@@ -41,7 +41,7 @@ CONSERVATIVE_FACTOR = 1.0 / 3.0
 UNSURE_FACTOR, MOST_COVERAGE = 0.5, 0.997
 # Coverage of Gaussian errors that are 1.5 times as large as stated, at one and at three standard deviations.
 LEAST_COVERAGE = {1: 0.5, 3: 0.95}
-_EXPECTED_COVERAGE = {sigmas: 2.0 * float(norm.cdf(sigmas)) - 1.0 for sigmas in LEAST_COVERAGE}
+_EXPECTED_COVERAGE = {sigmas: 2.0 * float(ndtr(sigmas)) - 1.0 for sigmas in LEAST_COVERAGE}
 # Of a stretch with fewer estimates nothing is said.
 FEWEST_IN_STRETCH = 50
 # Errors of one run are correlated, often over most of the run, and then even a consistent filter's look too large in
@@ -229,7 +229,7 @@ def _suspect(sensors: Mapping[str, Mapping[str, float]], lead: str) -> str:
         missing = sum(row.get(reason, 0) for reason in _LOST)
         if missing > 0.05 * received:
             lost.append((missing / received, f"{name} ({missing:.0f} of {received:.0f} messages lost)"))
-        elif gated and binom.sf(gated - 1, used + gated, _REFUSED) < SIGNIFICANCE:
+        elif gated and bdtrc(gated - 1, int(used + gated), _REFUSED) < SIGNIFICANCE:
             share = gated / (used + gated)
             conspicuous.append((10.0 * share + 1.0, f"{name} ({gated:.0f} of {used + gated:.0f} refused)"))
         elif nis > 2.0:
@@ -306,7 +306,7 @@ class Check:
             return by_size
         count = round(self.samples)
         within = math.floor(self.coverage[sigmas] * count)
-        return min(by_size, float(binom.cdf(within, count, _EXPECTED_COVERAGE[sigmas])))
+        return min(by_size, float(bdtr(within, count, _EXPECTED_COVERAGE[sigmas])))
 
     def small_p_value(self) -> float:
         """Probability that a consistent filter's errors look as small in one run in which they are as correlated."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import ecdf
 
 from onboard_estimation.base.measurement import Matrix, Vector
 from onboard_estimation.base.presentation import (
@@ -198,35 +197,44 @@ def _limits(panel: Panel, time_s: Vector) -> tuple[float, float, float | None]:
     A filter that starts with large uncertainty would squeeze the rest of the run into a line; what happens after the
     first tenth is never left out.
     """
-    rows = np.array([*panel.lines.values(), *([] if panel.band is None else [panel.band])])
+    rows = [*panel.lines.values(), *([] if panel.band is None else [panel.band])]
     if panel.interval is not None:
         low, high = panel.interval
-        known = rows[np.isfinite(rows)]
+        known = _finite(np.concatenate(rows))
         bottom = float(np.clip(np.quantile(known, 0.01), 0.05 * low, low)) if known.size else low
         return 0.7 * bottom, 1.4 * max(high, float(known.max(initial=high))), None
-    if panel.band is not None:
-        rows = np.concatenate([rows, -rows])  # both sides of zero alike
-    settled = time_s >= time_s[0] + _TRANSIENT_SHARE * (time_s[-1] - time_s[0])
-    (low, high), (later_low, later_high) = _span(rows), _span(rows[:, settled])
+    settled = np.searchsorted(time_s, time_s[0] + _TRANSIENT_SHARE * (time_s[-1] - time_s[0]))
+    both_sides = panel.band is not None
+    (low, high), (later_low, later_high) = _span(rows, both_sides), _span([one[settled:] for one in rows], both_sides)
     off_scale = 0.0 < _TRANSIENT_EXCESS * (later_high - later_low) < high - low
     if off_scale:
         low, high = later_low, later_high
     if low == high:
-        low, high = (-1.0, 1.0) if panel.band is not None else (0.0, 1.0)
+        low, high = (-1.0, 1.0) if both_sides else (0.0, 1.0)
     margin = 0.04 * (high - low)
     low, high = low - margin, high + margin
-    outside = np.flatnonzero(((rows < low) | (rows > high)).any(axis=0))
-    return low, high, float(time_s[outside[-1]]) if off_scale and outside.size else None
+    if not off_scale:
+        return low, high, None
+    outside = [place for one in rows for place in np.flatnonzero((one < low) | (one > high))[-1:].tolist()]
+    return low, high, float(time_s[max(outside)]) if outside else None
 
 
-def _span(rows: NDArray[np.float64]) -> tuple[float, float]:
-    """Smallest and largest finite value, with zero."""
-    finite = rows[np.isfinite(rows)]
-    return float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
+def _span(rows: Sequence[Vector], both_sides: bool) -> tuple[float, float]:
+    """Smallest and largest finite value, with zero; as far on both sides of it, where that is asked for."""
+    finite = [_finite(one) for one in rows]
+    low = min((float(one.min(initial=0.0)) for one in finite), default=0.0)
+    high = max((float(one.max(initial=0.0)) for one in finite), default=0.0)
+    return (min(low, -high), max(high, -low)) if both_sides else (low, high)
+
+
+def _finite(values: Vector) -> Vector:
+    """Without what is not; where all are, as they are: copies of a long record take room."""
+    known = np.isfinite(values)
+    return values if known.all() else values[known]
 
 
 def _largest(values: Vector) -> float:
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    return float(np.abs(_finite(values)).max(initial=0.0))
 
 
 WORST_WINDOW_S = 5.0
@@ -255,12 +263,12 @@ def states_errors(result: EvaluationResult) -> bool:
 
 
 def coverage(part: PartResult, sigmas: Vector) -> Matrix:
-    """(S, d) share of the errors within each of the numbers of standard deviations; NaN without truth."""
+    """(S, d) share of the errors within each of the rising numbers of standard deviations; NaN without truth."""
     shares = []
     for error, stddev in zip(part.error.T, part.stddev.T, strict=True):
-        ratio = np.abs(_ratio(error, stddev))
-        known = ratio[np.isfinite(ratio)]
-        shares.append(ecdf(known).cdf.evaluate(sigmas) if known.size else np.full(len(sigmas), np.nan))
+        known = _finite(np.abs(_ratio(error, stddev)))
+        within = np.cumsum(np.bincount(np.searchsorted(sigmas, known), minlength=len(sigmas) + 1))[:-1]
+        shares.append(within / known.size if known.size else np.full(len(sigmas), np.nan))
     return np.column_stack(shares)
 
 

@@ -139,9 +139,11 @@ def evaluate_estimators(
         source = read_bag(bag_path, options, estimators, progress)
         hashes = content_hashes({"bag": bag_path, "config": options.config})
         folder = claim(f"{source.name}-{source.robot.name}")
-        for estimator in source.estimators:
-            told = partial(_named, progress, estimator) if several else progress
-            yield evaluated(source, estimator, folder / estimator if several else folder, hashes, told, keep)
+        names, holders = source.estimators, [source] * len(source.estimators)
+        del source  # the last of these holds the recording alone
+        for name in names:
+            told = partial(_named, progress, name) if several else progress
+            yield evaluated(holders.pop(), name, folder / name if several else folder, hashes, told, keep)
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
@@ -177,6 +179,7 @@ def evaluated(
     if isinstance(robot, Reported):
         result = robot.presented(configuration, source.recording.series, result)
         result = replace(result, sections=robot.report_sections(configuration, source.recording.series, result))
+    del source  # where nobody else holds it, what is written takes the recording's place in memory
     space = robot.estimator(configuration, estimator).space
     known = dict(hashes or {})
     if (model := model_file(robot, configuration)) is not None:

@@ -275,8 +275,10 @@ def _phases_data(phases: Phases) -> dict[str, Any]:
 
 
 def _drawing_data(drawing: Drawing, instants: NDArray[np.intp]) -> dict[str, Any]:
-    everything = drawing.estimate[np.isfinite(drawing.estimate).all(axis=(1, 2))].reshape(-1, 2)
-    extent = np.ptp(everything, axis=0) if everything.size else np.ones(2)
+    robot = drawing.estimate
+    if not (known := np.isfinite(robot)).all():
+        robot = robot[known.all(axis=(1, 2))]
+    extent = np.array([np.ptp(robot[..., axis]) for axis in range(2)]) if robot.size else np.ones(2)
     path = float(extent[1] if drawing.over_time else extent.max())
     unit, factor = display_unit("m", 0.5 * path)
     ellipse = drawing.ellipse[instants]
@@ -284,7 +286,7 @@ def _drawing_data(drawing: Drawing, instants: NDArray[np.intp]) -> dict[str, Any
         "axes": [printable(axis_label(label, unit)) for label in drawing.axes],
         "overTime": drawing.over_time,
         "factors": [1.0 if drawing.over_time else factor, factor],
-        "closeUp": _close_up(drawing, path),
+        "closeUp": _close_up(drawing, robot, path),
         "ellipseScale": NORMAL_SCALE**2 if drawing.over_time else ELLIPSE_SCALE,
         "points": drawing.estimate.shape[1],
         "estimate": packed(drawing.estimate[instants]),
@@ -295,10 +297,12 @@ def _drawing_data(drawing: Drawing, instants: NDArray[np.intp]) -> dict[str, Any
     }
 
 
-def _close_up(drawing: Drawing, path: float) -> float:
-    """Width of the close-up, metres: holds the middle of the robot and nine ellipses in ten."""
-    robot = drawing.estimate[np.isfinite(drawing.estimate).all(axis=(1, 2))]
-    size = float(np.median(np.ptp(robot, axis=1).max(axis=1))) if robot.size else 0.0
+def _close_up(drawing: Drawing, robot: NDArray[np.float64], path: float) -> float:
+    """Width of the close-up, metres: holds the middle of the robot (K, P, 2), where that is known, and nine ellipses in
+    ten.
+    """
+    several = robot.size > 0 and robot.shape[1] > 1
+    size = float(np.median(np.ptp(robot, axis=1).max(axis=1))) if several else 0.0
     variance = np.einsum("kii->k", drawing.ellipse)
     variance = variance[np.isfinite(variance)]
     spread = float(np.sqrt(np.quantile(variance, 0.9))) if variance.size else 0.0

@@ -177,11 +177,12 @@ def figures(result: EvaluationResult) -> dict[str, Figure]:
 
 def _drawn(result: EvaluationResult) -> dict[str, Callable[[], Figure]]:
     out: dict[str, Callable[[], Figure]] = {}
+    window = worst_window(result)
     for one in error_charts(result):
-        out[f"errors_{_file_name(one.parts[0])}"] = partial(charts_figure, one.title, [one], result)
+        out[f"errors_{_file_name(one.parts[0])}"] = partial(charts_figure, one.title, [one], result, window)
     if states_errors(result):
         nees = consistency_charts(result)
-        out["nees"] = partial(charts_figure, nees.title, [nees], result)
+        out["nees"] = partial(charts_figure, nees.title, [nees], result, window)
         out["coverage"] = partial(_coverage_figure, result)
     if result.drawing is not None and result.drawing.over_time:
         out["motion"] = partial(motion_figure, result, result.drawing)
@@ -194,7 +195,9 @@ def _drawn(result: EvaluationResult) -> dict[str, Callable[[], Figure]]:
     return out
 
 
-def charts_figure(title: str, columns: Sequence[Charts], result: EvaluationResult | None = None) -> Figure:
+def charts_figure(
+    title: str, columns: Sequence[Charts], result: EvaluationResult | None = None, window: Window | None = None
+) -> Figure:
     """Each group of charts as a column; the result is that of which they are, for its provenance and events."""
     rows = max(max((len(one.charts) for one in columns), default=0), 1)
     alone = len(columns) == 1 and result is not None
@@ -205,7 +208,6 @@ def charts_figure(title: str, columns: Sequence[Charts], result: EvaluationResul
     provenance = "" if result is None else result.provenance
     top_in = 0.70 if alone else 0.95
     grid = panels_of(figure, title, provenance, caption, rows, 1.5, len(columns), 0.32, width_in, top_in)
-    window = None if result is None else worst_window(result)
     for panels, group in zip(grid.T, columns, strict=True):
         if not alone:
             panels[0].set_title("\n".join(textwrap.wrap(plain(group.title), 62)[:2]), size=8.5, loc="left", pad=18.0)

@@ -364,6 +364,22 @@ print(loaded("numba", "scipy", "matplotlib", "pandas"), file=sys.stderr)
     assert done.stderr.split("\n")[-3:] == ["[]", "[]", ""]
 
 
+def test_linear_algebra_has_one_thread_unless_the_user_asks_for_more() -> None:
+    code = """
+import os, sys
+from onboard_estimation.__main__ import main
+sys.argv[1:] = ["--version"]
+try:
+    main()
+finally:
+    print([os.environ[f"{library}_NUM_THREADS"] for library in ("OPENBLAS", "OMP")], "numpy" in sys.modules)
+"""
+    others = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    environment = {**others, "OMP_NUM_THREADS": "3"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("['1', '3'] False\n")
+
+
 def test_commands_are_declared_as_the_oldest_typer_takes_them() -> None:
     """Typer 0.12 has no Literal, and click before 8.2 no default of what may be repeated without a flag."""
     for one in cli.app.registered_commands:
