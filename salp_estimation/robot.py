@@ -109,6 +109,12 @@ class SalpRobot(
             return ResidualEstimator(configuration, model)
         return SalpEstimator(configuration)
 
+    def exercise(self, configuration: SalpConfiguration, estimator: str) -> None:
+        """And what a start in doubt needs, which readings of zero leave in none."""
+        super().exercise(configuration, estimator)
+        space = configuration.chain.build().space()
+        space.right_jacobian(np.zeros(space.dimension))
+
     def smoother(self, configuration: SalpConfiguration, name: str) -> ResidualSmoother:
         """That of the filter with a residual model; UserError without one."""
         if not configuration.residual_model:

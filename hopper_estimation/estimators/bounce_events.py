@@ -179,7 +179,7 @@ def update(x: Record, hz: float, hv: float, hc: float, residual: float, variance
     x.cg -= c * g * gain
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def step_of_ground(x: Record, stddev: float) -> None:
     """What is below the robot from now on may lie higher or lower by as much, m: its height above that with it."""
     variance = stddev * stddev
@@ -188,7 +188,7 @@ def step_of_ground(x: Record, stddev: float) -> None:
     x.zg -= variance
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def restitution(parameters: Array, speed: float) -> float:
     """e: speed after a bounce over the speed (m/s) before it, of the robots that training saw."""
     y = speed / SPEED_SCALE_M_S
@@ -197,7 +197,7 @@ def restitution(parameters: Array, speed: float) -> float:
     return USUAL_RESTITUTION * np.exp(exponent)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def may_land(x: Record, length: float) -> bool:
     """Whether the robot may be at the leg's length above the ground, and falling."""
     low = x.z - DEVIATIONS * np.sqrt(x.zz) < length + ABOVE_M
@@ -221,13 +221,13 @@ def compare(x: Record, length: float, late: float) -> None:
     x.trend = REMEMBERED * x.trend + error
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def widening(x: Record) -> float:
     """By how much what is told is less sure than what is known: as the last touchdowns were off, if they were."""
     return max(x.ratios / x.seen, 1.0)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def doubt_bounce(x: Record) -> None:
     """A robot whose last touchdowns were all too high, or all too low, may bounce otherwise than it did."""
     doubt = abs(x.trend) / LONGEST_TREND
@@ -238,7 +238,7 @@ def doubt_bounce(x: Record) -> None:
     x.bc *= b * c
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def touch_down(parameters: Array, length: float, x: Record) -> None:
     """The leg is extended; how fast the robot comes is what it bounces by.
 
@@ -270,7 +270,7 @@ def touch_down(parameters: Array, length: float, x: Record) -> None:
     x.speed_variance, x.landed_gap = x.vv, unsure_s
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def fall_time(x: Record, acceleration: float, length: float) -> float:
     """Until the robot is at the leg's length, s, where it is known well enough; infinite: it is not, or it rises."""
     z, v = x.z, x.v
@@ -283,7 +283,7 @@ def fall_time(x: Record, acceleration: float, length: float) -> float:
     return 2.0 * (z - length) / (np.sqrt(root) - v) if root >= 0.0 else np.inf
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def land_unseen(x: Record, time: float, fall: float, acceleration: float, length: float, flight_noise: float) -> None:
     """A touchdown in a gap, `fall` s after its last reading at `time`: the state then, without a measurement."""
     propagate(x, fall, flight_noise)
@@ -295,7 +295,7 @@ def land_unseen(x: Record, time: float, fall: float, acceleration: float, length
     x.z = length
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def lift_off(parameters: Array, length: float, gravity: float, x: Record) -> None:
     """Velocity by the bounce, then the leg was extended. Without a landing: the leg is extended now."""
     speed, gap, position = x.speed, x.gap, parameters[phases.SIGMA_P] ** 2 + LEAST_POSITION_M**2
@@ -323,7 +323,7 @@ def lift_off(parameters: Array, length: float, gravity: float, x: Record) -> Non
     x.speed = 0.0
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def add_doubt(x: Record, step: float, variance: float) -> None:
     """The velocity may have changed by as much, (m/s)^2, at any time in the last step, s."""
     x.vv += variance
@@ -331,19 +331,19 @@ def add_doubt(x: Record, step: float, variance: float) -> None:
     x.zz += step * step * variance / 3.0
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def shock_variance(speed: float) -> float:
     """Of what a landing at that speed, m/s, seems to change the velocity by, (m/s)^2."""
     return (STANCE_SHARE * (1.0 + USUAL_RESTITUTION) * speed) ** 2
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def shift_variance(phase: int, velocity: float) -> float:
     """Of a rebound's height at that velocity, m/s, by when it began, m^2; the drop's own is larger."""
     return (LEFT_STDDEV_S * velocity) ** 2 if phase == phases.REBOUND else 0.0
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def turned_round(x: Record, push: float) -> bool:
     """Whether the shock of this stance, m/s, was enough for a bounce; what a gap hides of it is believed."""
     if x.gap > SHOCK_SEEN_S or x.landed_gap > SHOCK_SEEN_S:
@@ -364,7 +364,7 @@ def lose(x: Record, length: float) -> None:
         x.vv += phases.LOST_SPEED_M_S**2
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def leave_ground(x: Record) -> None:
     """It is lifted, or takes off; where it was never seen to rest, it may have been anywhere from the beginning."""
     if x.grounded != 0.0 and x.rested == 0.0:
@@ -373,7 +373,7 @@ def leave_ground(x: Record) -> None:
     x.grounded = 0.0
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def rest(x: Record, length: float, step: float, rests: bool) -> None:
     """A robot that rests on the ground stands on an extended leg; where it is in somebody's hands, nobody knows."""
     if x.grounded != 0.0:

@@ -58,7 +58,7 @@ def bridge(
     return x.bias, 0.0, found
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def flight_noise(t: Tuned) -> float:
     """Density of the acceleration's noise in flight, (m/s^2)^2 s."""
     return t.parameters[phases.SIGMA_A] ** 2 * t.body.nominal_dt
@@ -72,7 +72,7 @@ def noise_of(t: Tuned, x: Record) -> float:
     return flight_noise(t)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def believed(t: Tuned, x: Record, event: int, step: float, doubt: float) -> int:
     """What an event turns out to be, after a step, s, with as much doubt about the velocity, (m/s)^2.
 
@@ -97,7 +97,7 @@ def believed(t: Tuned, x: Record, event: int, step: float, doubt: float) -> int:
     return event
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def happen(t: Tuned, x: Record, event: int, step: float, doubt: float) -> None:
     """What an event does; see `believed`."""
     p, length = t.parameters, t.body.length
@@ -164,7 +164,7 @@ def look(
     return found
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def quick_gains(t: Tuned, step: float) -> tuple[float, float]:
     """As `phases.gains`; steps, s, that differ a little from the usual one do without a division."""
     dt, longer = t.body.nominal_dt, step - t.body.nominal_dt

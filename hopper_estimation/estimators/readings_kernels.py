@@ -143,7 +143,7 @@ def _turn(r: Record, rate: Array, dt: float) -> None:
     r.up[2] = uz - s * (wx * uy - wy * ux) + c * (wz * along - uz * square)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def _draw_up(settings: Record, r: Record, fx: float, fy: float, fz: float, dt: float) -> None:
     """A push (specific force, m/s^2) for `dt` draws up, at the next turn, and the gyro's zero; see the module."""
     ux, uy, uz, share = r.up[0], r.up[1], r.up[2], _DRAWN_RATE / settings.gravity
@@ -184,7 +184,7 @@ def trouble(settings: Records, readings: Records, hops: int) -> int:
     return found
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def _rest_alone(settings: Record, r: Record, dt: float, high: Array) -> None:
     """Zero the high-g sensor where there is no other: once, after a rest longer than a flight.
 
@@ -242,7 +242,7 @@ def _rest(settings: Record, r: Record, dt: float, low: Array, high: Array, has: 
         _zero(settings, r)
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def _zero(settings: Record, r: Record) -> None:
     """What the sensors read at rest beside gravity along the leg is their offset, or they cannot be right."""
     x, y, z = r.mean_low[0], r.mean_low[1], r.mean_low[2]
@@ -275,7 +275,7 @@ def _zero(settings: Record, r: Record) -> None:
     r.zeroed = 1.0
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
 def _compare(settings: Record, r: Record, low: float, high: float, dt: float) -> None:
     """The two sensors along the leg in the same sample, m/s^2, freed of their offsets, after a step, s.
 

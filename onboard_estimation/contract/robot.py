@@ -33,7 +33,7 @@ GROUP = "onboard_estimation.robots"
 Alignment = Literal["none", "start", "heading", "se3"]
 Configuration = TypeVar("Configuration")
 _Ability = TypeVar("_Ability", bound="Capability[Any]")
-_EXERCISE_STEPS = 24
+_EXERCISE_STEPS, _POSE_STEP = 24, 2  # a pose, once: some filters start from one, and do something else without
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ class Robot(ABC, Generic[Configuration]):
         """
         channels = self.channels(configuration)
         pipeline = Pipeline(self.estimator(configuration, estimator), channels)
-        for step in range(_EXERCISE_STEPS):
-            for channel in channels:
-                pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))
         readings = sorted((one for one in channels if one.sensor != SET_POSE), key=lambda one: not one.command)
+        for step in range(_EXERCISE_STEPS):
+            for channel in channels if step == _POSE_STEP else readings:
+                pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))
         stamp_ns = (_EXERCISE_STEPS + 1) * 10_000_000
         pipeline.process_all([Measurement(stamp_ns, one.sensor, neutral_value(one)) for one in readings])
 

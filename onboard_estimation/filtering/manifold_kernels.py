@@ -68,13 +68,13 @@ def _sin_quotient(angle: float) -> float:
     return np.sin(angle) / angle
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _cos_quotient(angle: float) -> float:
     """(1 - cos a) / a = sin^2(a / 2) / (a / 2), which loses no digits."""
     return angle * _cos_remainder(angle)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _cos_remainder(angle: float) -> float:
     """(1 - cos a) / a^2."""
     return 0.5 * _sin_quotient(0.5 * angle) ** 2
@@ -89,7 +89,7 @@ def _sin_remainder(angle: float) -> float:
     return (angle - np.sin(angle)) / angle**3
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def is_curved(layout: Layout) -> bool:
     """Whether a block of the space has a right Jacobian other than the identity."""
     for block in range(layout.shape[0]):
@@ -98,7 +98,7 @@ def is_curved(layout: Layout) -> bool:
     return False
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def coordinate_count(layout: Layout) -> int:
     """Numbers that a state is stored in."""
     count = 0

@@ -50,7 +50,7 @@ def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first
                 lower[first + i, k] = a[i, k] if k < m else 0.0
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def is_positive_definite(matrix: NDArray[np.float64]) -> bool:
     """Whether a symmetric matrix (n, n), of which the lower half is read, has a Cholesky factor."""
     n = matrix.shape[0]

@@ -180,6 +180,6 @@ def _pair(
     if a.shape[-1:] != (first_size,) or b.shape[-1:] != (second_size,):
         raise ValueError(f"expected last axes of {first_size} and {second_size}, got shapes {a.shape} and {b.shape}")
     leading = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
-    a = np.ascontiguousarray(np.broadcast_to(a, (*leading, first_size)))
-    b = np.ascontiguousarray(np.broadcast_to(b, (*leading, second_size)))
-    return a, b
+    # Copies: views of what is broadcast cannot be written, and kernels would be compiled for such arrays as well.
+    a = np.array(np.broadcast_to(a, (*leading, first_size)), order="C")
+    return a, np.array(np.broadcast_to(b, (*leading, second_size)), order="C")

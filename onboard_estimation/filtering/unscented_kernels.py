@@ -25,15 +25,8 @@ def draw(layout: Layout, state: Rows) -> None:
     c, t, same, first = np.int64(0), np.int64(0), np.int64(0), np.int64(1)
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
-        if kind == manifold.VECTOR:  # as `plus_block` does it, without the cost of calling
-            for e in range(size):
-                for k in range(n):
-                    step = spread * state[root + t + e, k]
-                    state[1 + k, c + e] = state[0, c + e] + step
-                    state[1 + n + k, c + e] = state[0, c + e] - step
-        else:
-            manifold.plus_block(state, same, state, spread, kind, size, c, root + t, state, first, n)
-            manifold.plus_block(state, same, state, -spread, kind, size, c, root + t, state, first + n, n)
+        manifold.plus_block(state, same, state, spread, kind, size, c, root + t, state, first, n)
+        manifold.plus_block(state, same, state, -spread, kind, size, c, root + t, state, first + n, n)
         c += 4 if kind == manifold.SO3 else size
         t += size
 
@@ -97,16 +90,6 @@ def _cross(state: Rows, deviations: Rows, cross: Rows) -> None:
 
 
 @njit(cache=True)
-def _innovate(measured: Rows, centre: Rows, layout: Layout, innovation: Rows) -> None:
-    """Into `innovation` (m,) what was measured less the mean of what was predicted, in the first row of `centre`."""
-    if layout.shape[0] == 1 and layout[0, 0] == manifold.VECTOR:  # most are: saves the call
-        for i in range(innovation.shape[0]):
-            innovation[i] = measured[i] - centre[0, i]
-    else:
-        manifold.minus_into(measured.reshape(1, -1), centre, layout, innovation.reshape(-1, 1))
-
-
-@njit(cache=True)
 def _corrected_columns(before: Rows, gain: Rows, deviations: Rows, noise_root: Rows) -> Rows:
     """(n, 2n + m) whose squares sum up to the corrected covariance: X - K Y of the points, K R^1/2."""
     (m, n), count = gain.shape, deviations.shape[1]
@@ -150,7 +133,7 @@ def correct_moments(
         return MISFIT
     deviations, centre = np.empty((m, 2 * n)), np.empty((1, predicted.shape[1]))
     manifold.centred(predicted, measured_layout, centre, deviations)
-    _innovate(measured, centre, measured_layout, innovation)
+    manifold.minus_into(measured.reshape(1, -1), centre, measured_layout, innovation.reshape(-1, 1))
     columns = np.empty((m, 2 * n + m))
     for i in range(m):
         for k in range(2 * n):

@@ -101,6 +101,9 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         return
     try:
         executor = new_executor()
+        # What a reading leaves behind goes without the collector, which need not look hundreds of times a second; nor
+        # does it find anything while kernels are compiled, a tenth of which it would take.
+        gc.set_threshold(20_000, 50, 100)
         listening = compilations(_announcing(get_logger("onboard_estimation").info))
         listening.__enter__()  # until this returns
         for target in targets:
@@ -109,10 +112,8 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         _tell_of_other_sections(sys.argv if arguments is None else arguments, nodes)
         connect(nodes)
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
-        # What a reading leaves behind goes without the collector, which need not look hundreds of times a second.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(20_000, 50, 100)
         release_libraries()
         for node in nodes:
             executor.add_node(node)

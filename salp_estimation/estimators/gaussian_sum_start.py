@@ -110,7 +110,6 @@ def mixture(space: StateSpace, weight: float, one: Estimate, other: Estimate) ->
     covariance = np.zeros_like(one.covariance)
     for share, part in ((weight, one), (1.0 - weight, other)):
         off = space.minus(part.mean, mean)
-        jacobian = space.right_jacobian(off)  # errors about the part's mean, seen from the mixture's
-        inverse = np.linalg.inv(jacobian)
+        inverse = np.linalg.inv(space.right_jacobian(off))  # to errors about the mixture's mean from the part's
         covariance += share * (inverse @ part.covariance @ inverse.T + np.outer(off, off))
     return Estimate(one.stamp_ns, mean, 0.5 * (covariance + covariance.T))

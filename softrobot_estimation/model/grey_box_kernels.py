@@ -176,8 +176,8 @@ def propagate(
     for first in range(0, rows.shape[0], LANES):
         here = _gathered(robot, rows, stiffness, pressures, first, lanes)
         for _ in range(count):
-            before[:] = lanes[:size]
-            total[:] = 0.0
+            for j in range(size):
+                before[j], total[j] = lanes[j], 0.0
             for order in range(4):
                 _rates(robot, lanes)
                 weight = h / 3.0 if order == 1 or order == 2 else h / 6.0
@@ -189,9 +189,8 @@ def propagate(
                 lanes[j] = before[j] + total[j]
         for k in range(here):
             row = out[first + k]
-            row[:] = rows[first + k]
-            for column in range(MOMENTS):
-                row[column] = lanes[column * LANES + k]
+            for column in range(rows.shape[1]):
+                row[column] = lanes[column * LANES + k] if column < MOMENTS else rows[first + k, column]
             row[MOMENTS] *= keep
             row[MOMENTS + 1] *= keep
 

@@ -99,8 +99,10 @@ def attitude(state: Array) -> Array:
 @njit(cache=True)
 def force_derivative(rotation: Array, reading: Array, mean: Array) -> tuple[Array, Array]:
     """World-frame specific force (3,), m/s^2, and its derivative (3, 3) by the attitude's error."""
-    x, y, z = reading[3:6] - mean[C_ACCELEROMETER_BIAS : C_ACCELEROMETER_BIAS + 3]
-    force = rotation[:, 0] * x + rotation[:, 1] * y + rotation[:, 2] * z
+    b, force = C_ACCELEROMETER_BIAS, np.empty(3)
+    x, y, z = reading[3] - mean[b], reading[4] - mean[b + 1], reading[5] - mean[b + 2]
+    for i in range(3):
+        force[i] = rotation[i, 0] * x + rotation[i, 1] * y + rotation[i, 2] * z
     return force, product(rotation, skew(-x, -y, -z))
 
 
@@ -124,7 +126,9 @@ def move(mean: Array, before: Array, after: Array, dt: float, gravity: float) ->
     turn = (0.5 * (before[:3] + after[:3]) - mean[C_GYRO_BIAS : C_GYRO_BIAS + 3]) * dt
     moved, quaternion = mean.copy(), mean[QUATERNION : QUATERNION + 4].reshape(1, 4)
     rotation = np.array([[manifold.SO3, 3]])  # the space of the attitude alone
-    moved[QUATERNION : QUATERNION + 4] = manifold.plus(quaternion, turn.reshape(1, 3), rotation)[0]
+    turned = manifold.plus(quaternion, turn.reshape(1, 3), rotation)
+    for i in range(4):
+        moved[QUATERNION + i] = turned[0, i]
     rotation_before, rotation_after = attitude(mean), attitude(moved)
     force_before, tilt_before = force_derivative(rotation_before, before, mean)
     force_after, tilt_after = force_derivative(rotation_after, after, mean)
