@@ -144,20 +144,6 @@ def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None], pa
     if code is not None and {*code.co_varnames, *code.co_names} == _LOADS_NAMES:
         setattr(cache, _LOADS, _load_overload)
     _know_by_name(caching, packages)
-    _spare_c_wrappers(packages)
-
-
-def _spare_c_wrappers(packages: Collection[str]) -> None:
-    """No second entry for callers in C, of which a package's kernels have none: a tenth of the time to compile them."""
-    from numba.core.cpu import CPUContext
-
-    create = CPUContext.create_cfunc_wrapper
-
-    def create_for_others(self: Any, library: Any, described: Any, *rest: Any) -> None:
-        if described.modname.partition(".")[0] not in packages:
-            create(self, library, described, *rest)
-
-    CPUContext.create_cfunc_wrapper = create_for_others  # type: ignore[method-assign]
 
 
 def _know_by_name(caching: ModuleType, packages: Collection[str]) -> None:

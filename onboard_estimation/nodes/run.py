@@ -102,7 +102,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     try:
         executor = new_executor()
         # What a reading leaves behind goes without the collector, which need not look hundreds of times a second; nor
-        # does it find anything while kernels are compiled, a tenth of which it would take.
+        # does it find anything while kernels are compiled.
         gc.set_threshold(20_000, 50, 100)
         listening = compilations(_announcing(get_logger("onboard_estimation").info))
         listening.__enter__()  # until this returns
