@@ -78,8 +78,9 @@ class Estimates(NamedTuple):
         """So many."""
         if count == len(self.made_of):
             return self
-        made_of, means, covariances, seen = (part[:count] for part in self[:4])
-        return self._replace(made_of=made_of, means=means, covariances=covariances, seen=seen)
+        return Estimates(
+            self.made_of[:count], self.means[:count], self.covariances[:count], self.seen[:count], self.left_out
+        )
 
 
 def unheard(count: int) -> Records:
