@@ -105,7 +105,21 @@ def test_a_clock_from_zero_is_a_clock(measurements: list[Measurement]) -> None:
     assert records[0][0][0] == 0
 
 
-@pytest.mark.parametrize(("kind", "used_rate_hz"), [("plain", 0.0), ("residual model", 0.0), ("residual model", 15.0)])
+def test_what_blocks_leave_out_is_counted(measurements: list[Measurement]) -> None:
+    gyro = replace(CONFIGURATION.gyro, used_rate_hz=5.0)
+    known = replace(CONFIGURATION.initial, wrong_start_probability=0.0)  # else steps are taken until that is decided
+    told = replace(CONFIGURATION, gyro=gyro, initial=known)
+    tables = []
+    for in_blocks in (False, True):
+        pipeline = Pipeline(estimator("residual model", told), ROBOT.channels(told), in_blocks=in_blocks)
+        for first in range(0, len(measurements), 30):
+            pipeline.process_all(measurements[first : first + 30])
+        tables.append(pipeline.statistics())
+    assert tables[0] == tables[1]
+    assert tables[0]["imu/link_1"]["left_out"] > 10
+
+
+@pytest.mark.parametrize(("kind", "used_rate_hz"), [("plain", 0.0), ("residual model", 0.0), ("residual model", 5.0)])
 @pytest.mark.parametrize("length", [3, 500])
 def test_blocks_are_steps_to_the_last_bit(
     kind: str, used_rate_hz: float, length: int, measurements: list[Measurement]
@@ -116,7 +130,7 @@ def test_blocks_are_steps_to_the_last_bit(
     ours: Any = estimator(kind, replace(CONFIGURATION, gyro=gyro, initial=known))
     given = without(spoilt(measurements), ("imu/link_3",), 8.5)
     alone = by_blocks = ours.start(None)
-    first = stepped = 0
+    first = stepped = left_out = 0
     while first < len(given):
         found = ours.filter_block(by_blocks, Block.of(given[first : first + length]))
         after = first + (1 if found is None else found.taken)
@@ -133,6 +147,8 @@ def test_blocks_are_steps_to_the_last_bit(
             assert [one.innovation.nis for one in made] == found.innovations.nis.tolist()
             assert not any(one.events for one in steps)
             assert [number for number, one in enumerate(steps) if not one.used] == found.left_out.tolist()
+            left_out += len(found.left_out)
         first = after
     assert stepped < 0.2 * len(given)
+    assert (left_out > 0.3 * len(given)) == (used_rate_hz > 0.0)
     np.testing.assert_array_equal(alone.gyros, by_blocks.gyros)
